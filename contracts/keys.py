@@ -55,7 +55,7 @@ def partition_of(key: bytes, partitions: int) -> int:
 def key_group_of(key: str) -> int:
     """Flink's key group (of MAX_PARALLELISM) of a STRING key: murmurHash(String.hashCode())."""
     h = 0
-    for unit in key.encode("utf-16-le")[::2] if key.isascii() else _utf16(key):
+    for unit in _utf16(key):
         h = (31 * h + unit) & _WORD
     return _flink_murmur(h) % MAX_PARALLELISM
 
@@ -85,7 +85,9 @@ def _flink_murmur(code: int) -> int:
 def _spread_key(stem: str, slot: int) -> str:
     for attempt in range(100_000):
         key = f"{stem}~{attempt:x}"
-        if (murmur2(key.encode()) & 0x7FFFFFFF) % SPREAD == slot and key_group_of(key) * SPREAD // MAX_PARALLELISM == slot:
+        if (murmur2(key.encode()) & 0x7FFFFFFF) % SPREAD == slot and key_group_of(
+            key
+        ) * SPREAD // MAX_PARALLELISM == slot:
             return key
     raise AssertionError(f"no key for {stem!r} in slot {slot}")
 

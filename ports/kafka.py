@@ -113,9 +113,13 @@ class KafkaReader:
                 self._raise_unless_passing(error, message)
                 continue
             topic, partition, offset = message.topic(), message.partition(), message.offset()
-            assert topic is not None and partition is not None and offset is not None
+            assert topic is not None
+            assert partition is not None
+            assert offset is not None
             records.append(
-                LogRecord(topic, partition, offset, message.key() or b"", message.value() or b"", message.timestamp()[1])
+                LogRecord(
+                    topic, partition, offset, message.key() or b"", message.value() or b"", message.timestamp()[1]
+                )
             )
         return records
 

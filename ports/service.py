@@ -83,7 +83,9 @@ def run_service(
                 if not worked:
                     clock.wait(idle_seconds)
         except passing_errors as error:
-            log.warning("dependency away, trying again", error=str(error), kind=type(error).__name__, rest_seconds=backoff)
+            log.warning(
+                "dependency away, trying again", error=str(error), kind=type(error).__name__, rest_seconds=backoff
+            )
             write_health(health_file, False, clock.wall_ms(), {"error": str(error)})
             clock.wait(backoff)
             backoff = min(backoff * 2, MAX_BACKOFF_SECONDS)
