@@ -27,7 +27,7 @@ class SchemaNameError(ValueError):
     """A schema name that would need quoting somewhere; `schema` is the name."""
 
     def __init__(self, schema: str) -> None:
-        super().__init__(f"schema name {schema!r}: use a-z, 0-9 and _, at most 41 characters, not beginning with a digit")
+        super().__init__(f"schema name {schema!r}: use a-z, 0-9, _; at most 41 characters, no digit first")
         self.schema = schema
 
 
