@@ -1,0 +1,1 @@
+"""The demo: thirteen years of real daily prices, alerts through the API, mail and webhooks that really arrive."""
