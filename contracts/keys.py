@@ -53,11 +53,15 @@ def partition_of(key: bytes, partitions: int) -> int:
 
 
 def key_group_of(key: str) -> int:
-    """Flink's key group (of MAX_PARALLELISM) of a STRING key: murmurHash(String.hashCode())."""
+    """Flink's key group (of MAX_PARALLELISM) of a STRING key of a PyFlink job.
+
+    PyFlink's key_by wraps every key in a Row of one field, so Flink hashes Row.hashCode(), which is
+    String.hashCode() + 62, by murmurHash.
+    """
     h = 0
     for unit in _utf16(key):
         h = (31 * h + unit) & _WORD
-    return _flink_murmur(h) % MAX_PARALLELISM
+    return _flink_murmur((h + 62) & _WORD) % MAX_PARALLELISM
 
 
 def _utf16(key: str) -> list[int]:

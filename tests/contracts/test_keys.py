@@ -18,8 +18,8 @@ def test_hashes_never_change() -> None:
     """Written state and topics depend on these values."""
     assert keys.stable_hash("AAPL") == 0xF4EBBFF672FF4A6B
     assert [keys.bucket_of(symbol, 16) for symbol in ("AAPL", "BRK.B", "BTC-USD")] == [11, 0, 11]
-    assert keys.bucket_shard("main", 0) == "main/0~1d"
-    assert keys.bucket_shard("main", 15) == "main/15~13c"
+    assert keys.bucket_shard("main", 0) == "main/0~2"
+    assert keys.bucket_shard("main", 15) == "main/15~a6"
 
 
 def test_buckets_spread_evenly_over_partitions_and_key_groups() -> None:
