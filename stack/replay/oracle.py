@@ -28,7 +28,9 @@ class Comparison:
 def write_answer(scenario: Path, answer: Path) -> None:
     """The oracle's result rows for a scenario file."""
     with answer.open("wb") as file:
-        result = subprocess.run([sys.executable, str(ORACLE), str(scenario)], stdout=file, stderr=subprocess.PIPE, check=False)
+        result = subprocess.run(
+            [sys.executable, str(ORACLE), str(scenario)], stdout=file, stderr=subprocess.PIPE, check=False
+        )
     if result.returncode != 0:
         last = result.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise StackError("the oracle cannot answer this scenario", where=str(scenario), remedy=last)
@@ -37,7 +39,10 @@ def write_answer(scenario: Path, answer: Path) -> None:
 def compare_answers(expected: Path, actual: Path) -> Comparison:
     """Judged by the oracle's own comparison."""
     result = subprocess.run(
-        [sys.executable, str(ORACLE), "--compare", str(expected), str(actual)], capture_output=True, text=True, check=False
+        [sys.executable, str(ORACLE), "--compare", str(expected), str(actual)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     last = _LAST_LINE.search(result.stdout)
     if last is None:

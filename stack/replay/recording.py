@@ -11,7 +11,7 @@ import orjson
 from stack.replay.scenario import Cancel, Create, Heartbeat, Instrument, Operation, Resume, Settings, Split, Tick
 
 
-def render_operation(operation: Operation) -> dict[str, Any]:
+def render_operation(operation: Operation) -> dict[str, Any]:  # noqa: PLR0911  (one row a kind)
     """The JSON object of tests/scenarios/README.md; absent fields stay absent."""
     match operation:
         case Tick(symbol, fields):

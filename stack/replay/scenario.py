@@ -132,7 +132,7 @@ def parse_scenario(name: str, lines: Iterable[bytes], path: str = "scenario") ->
     return Scenario(name, tuple(operations))
 
 
-def parse_operation(op: Mapping[str, Any]) -> Operation:
+def parse_operation(op: Mapping[str, Any]) -> Operation:  # noqa: PLR0911  (one row a kind)
     """One operation of its JSON object. Raises KeyError, ValueError or TypeError."""
     match op["op"]:
         case "tick":
