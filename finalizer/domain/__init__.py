@@ -1,0 +1,1 @@
+"""Pure decisions of the finalizer: the alert's lifecycle, and what a polled batch of candidates changes."""

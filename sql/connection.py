@@ -1,0 +1,81 @@
+"""Connections to one environment's schema: the pool that every store takes, and one transaction of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from psycopg import Connection
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import dict_row
+from psycopg_pool import ConnectionPool
+
+from sql.migrate import SCHEMA_NAME, SchemaNameError
+
+CONNECT_TIMEOUT_SECONDS: Final = 10
+STATEMENT_TIMEOUT_MS: Final = 30_000
+LOCK_TIMEOUT_MS: Final = 10_000
+IDLE_IN_TRANSACTION_TIMEOUT_MS: Final = 200_000  # above the log's delivery timeout: the trigger relay waits for it
+
+Row = dict[str, Any]
+Pool = ConnectionPool[Connection[Row]]
+
+
+def open_pool(
+    dsn: str,
+    schema: str,
+    application_name: str,
+    *,
+    min_size: int = 1,
+    max_size: int = 4,
+    statement_timeout_ms: int = STATEMENT_TIMEOUT_MS,
+) -> Pool:
+    """A pool whose connections see `schema` first, rows as dicts, autocommit off. The caller closes it.
+
+    Waits for the first connection. Raises psycopg.OperationalError when the database is away (PoolTimeout is one).
+    """
+    if not SCHEMA_NAME.fullmatch(schema):
+        raise SchemaNameError(schema)
+    given = str(conninfo_to_dict(dsn).get("options") or "")
+    session = {
+        "search_path": schema,
+        "statement_timeout": statement_timeout_ms,
+        "lock_timeout": LOCK_TIMEOUT_MS,
+        "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_TIMEOUT_MS,
+        "jit": "off",  # estimates over unnest are wild; compiling a batch statement costs more than running it
+    }
+    pool: Pool = ConnectionPool(
+        dsn,
+        connection_class=Connection[Row],
+        kwargs={
+            "autocommit": False,
+            "row_factory": dict_row,
+            "application_name": application_name,
+            "connect_timeout": CONNECT_TIMEOUT_SECONDS,
+            "options": " ".join([given, *(f"-c {name}={value}" for name, value in session.items())]).strip(),
+        },
+        min_size=min_size,
+        max_size=max_size,
+        timeout=CONNECT_TIMEOUT_SECONDS,
+        check=ConnectionPool.check_connection,
+        name=application_name,
+        open=False,
+    )
+    try:
+        pool.open(wait=True, timeout=CONNECT_TIMEOUT_SECONDS)
+    except BaseException:
+        pool.close()
+        raise
+    return pool
+
+
+@contextmanager
+def transaction(pool: Pool) -> Iterator[Connection[Row]]:
+    """One transaction: committed at the end, rolled back on any error.
+
+    An error from the commit itself leaves it unknown; every store's statements are conditional, so the caller
+    reads again and goes on from there.
+    """
+    with pool.connection() as connection, connection.transaction():
+        yield connection
