@@ -1,0 +1,5 @@
+"""`python -m stack`, what `./alerts` runs."""
+
+from stack.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""The embedded Flink cluster: configuration, processes, REST API."""
