@@ -30,10 +30,15 @@ def open_pool(
     min_size: int = 1,
     max_size: int = 4,
     statement_timeout_ms: int = STATEMENT_TIMEOUT_MS,
+    max_waiting: int = 0,
+    wait: bool = True,
+    check: bool = True,
 ) -> Pool:
     """A pool whose connections see `schema` first, rows as dicts, autocommit off. The caller closes it.
 
-    Waits for the first connection. Raises psycopg.OperationalError when the database is away (PoolTimeout is one).
+    Waits for the first connection unless `wait` is off. `check` asks each connection whether it lives before handing
+    it out: one round trip, for callers that don't try again themselves. `max_waiting` bounds the queue (0: no bound).
+    Raises psycopg.OperationalError when the database is away (PoolTimeout is one).
     """
     if not SCHEMA_NAME.fullmatch(schema):
         raise SchemaNameError(schema)
@@ -57,13 +62,14 @@ def open_pool(
         },
         min_size=min_size,
         max_size=max_size,
+        max_waiting=max_waiting,
         timeout=CONNECT_TIMEOUT_SECONDS,
-        check=ConnectionPool.check_connection,
+        check=ConnectionPool.check_connection if check else None,
         name=application_name,
         open=False,
     )
     try:
-        pool.open(wait=True, timeout=CONNECT_TIMEOUT_SECONDS)
+        pool.open(wait=wait, timeout=CONNECT_TIMEOUT_SECONDS)
     except BaseException:
         pool.close()
         raise
