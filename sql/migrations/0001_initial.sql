@@ -10,6 +10,7 @@ CREATE TABLE feeds (
     settings        jsonb NOT NULL DEFAULT '{}',
     lease           bigint NOT NULL DEFAULT 0,          -- raised by each gateway that takes the feed; fences the one before
     last_control    bigint NOT NULL DEFAULT 0,          -- newest control_number assigned
+    checkpoint      jsonb,                              -- where a new gateway's scan of prices.v1 begins, and what was known there (feeds/recovery.py)
     created_at      timestamptz NOT NULL DEFAULT now()
 );
 

@@ -1,0 +1,1 @@
+"""Where entries come from: JSON on Kafka, CSV files, scenario files, all behind one protocol."""
