@@ -1,4 +1,4 @@
-"""A message log in memory, for tests and simulation: order, keys and positions as in Kafka, behind the same protocols."""
+"""A message log in memory, for tests and simulation: order, keys and positions as Kafka's, the same protocols."""
 
 from __future__ import annotations
 

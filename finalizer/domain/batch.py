@@ -1,0 +1,225 @@
+"""What one polled batch of candidate frames asks for: pure, so that neither a crash nor a batch's cut can change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from contracts.frames_pb2 import Candidate, CandidateEntry, CandidateFrame, Counts, Direction
+from contracts.numbering import LastNumber, Reading
+from contracts.vocabulary import MAX_SCALED_PRICE, WINDOWS
+
+MAX_INTEGER: Final = (1 << 63) - 1  # Postgres bigint
+FIRED: Final = frozenset({Direction.UP, Direction.DOWN, Direction.ABOVE, Direction.BELOW})
+
+
+class CorruptFrameError(ValueError):
+    """A record that is no candidate frame; `reason` is one sentence without the record's bytes."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedFrame:
+    """A decoded record and where it was read (`topic[partition]@offset`)."""
+
+    source: str
+    frame: CandidateFrame
+
+
+@dataclass(frozen=True, slots=True)
+class ShardProgress:
+    """How far a shard of candidates.v1 is finalized. `gap` names numbers that are missing, None when none are."""
+
+    shard: str
+    epoch: int = 0
+    number: int = 0
+    position: int = 0
+    frontier_ms: int = 0
+    metrics_epoch: int = 0
+    metrics_number: int = 0
+    marker_id: int = 0
+    rejected: int = 0
+    duplicate: int = 0
+    late: int = 0
+    gap: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Activated:
+    """The matcher's word that it holds a rule: `position` of `epoch` in its shard's log."""
+
+    shard: str
+    alert_id: int
+    version: int
+    active_from_event_time_ms: int
+    epoch: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The matcher's word that a rule was crossed; Postgres decides whether it is so."""
+
+    shard: str
+    epoch: int
+    position: int
+    candidate: Candidate
+
+
+@dataclass(slots=True)
+class BatchPlan:
+    """Everything one transaction writes. `progress` holds the shards that moved or whose gap changed."""
+
+    activations: list[Activated] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+    progress: list[ShardProgress] = field(default_factory=list)
+    entries_applied: int = 0
+    entries_known: int = 0
+    frames_in_gap: int = 0
+
+
+def decode_frame(key: bytes, value: bytes) -> CandidateFrame:
+    """The frame of a record whose every number fits its column. Raises CorruptFrameError."""
+    try:
+        frame: CandidateFrame = CandidateFrame.FromString(value)
+    except DecodeError:
+        raise CorruptFrameError("the record is no CandidateFrame") from None
+    if frame.shard.encode() != key or not key:
+        raise CorruptFrameError("the frame's shard is not the record's key")
+    if not 0 < frame.epoch <= MAX_INTEGER or not 0 < frame.first_number <= MAX_INTEGER - len(frame.entries):
+        raise CorruptFrameError(f"epoch {frame.epoch} or number {frame.first_number} out of range")
+    for index, entry in enumerate(frame.entries):
+        wrong = _wrong_with(entry)
+        if wrong:
+            raise CorruptFrameError(f"entry {index}: {wrong}")
+    return frame
+
+
+def _wrong_with(entry: CandidateEntry) -> str | None:
+    """What keeps an entry from being stored. An unknown kind is a newer writer's: it takes its number, nothing else."""
+    if entry.position > MAX_INTEGER:
+        return "position out of range"
+    kind = entry.WhichOneof("kind")
+    if kind == "candidate":
+        return _wrong_with_candidate(entry.candidate)
+    numbers: tuple[int, ...] = ()
+    if kind == "activation":
+        numbers = entry.activation.alert_id, entry.activation.version
+    elif kind == "frontier":
+        numbers = entry.frontier.metrics_epoch, entry.frontier.metrics_number, *_totals(entry.frontier.counts)
+    elif kind == "marker":
+        numbers = entry.marker.marker_id, *_totals(entry.marker.counts)
+    return f"{kind}: a number is out of range" if numbers and max(numbers) > MAX_INTEGER else None
+
+
+def _totals(counts: Counts) -> tuple[int, int, int]:
+    return counts.rejected, counts.duplicate, counts.late
+
+
+def _wrong_with_candidate(candidate: Candidate) -> str | None:
+    if candidate.alert_id > MAX_INTEGER or candidate.version > MAX_INTEGER:
+        return "candidate: a number is out of range"
+    if candidate.fired not in FIRED:
+        return f"candidate: fired direction {candidate.fired} is unknown"
+    if candidate.window >= len(WINDOWS):
+        return f"candidate: window {candidate.window} is unknown"
+    if not 0 < candidate.price_scaled < MAX_SCALED_PRICE:
+        return "candidate: price out of range"
+    return None
+
+
+def plan_batch(frames: Iterable[ReceivedFrame], stored: Mapping[str, ShardProgress]) -> BatchPlan:
+    """Plan frames in the order they were read, from each shard's stored progress (missing: a new shard).
+
+    Of several claims, or activations, for one alert and version only the one of the earliest position is kept:
+    entries are numbered in order of position, so it is the first that the reader's rule lets through.
+    """
+    plan = BatchPlan()
+    moved: dict[str, ShardProgress] = {}
+    activated: set[tuple[int, int]] = set()
+    claimed: set[tuple[int, int]] = set()
+    for received in frames:
+        frame = received.frame
+        shard = frame.shard
+        before = moved.get(shard) or stored.get(shard) or ShardProgress(shard)
+        judgement = LastNumber(before.epoch, before.number).judge(frame.epoch, frame.first_number, len(frame.entries))
+        if judgement.reading is Reading.GAP:
+            plan.frames_in_gap += 1
+            if before.gap is None:
+                moved[shard] = replace(before, gap=_describe_gap(before, frame, received.source))
+            continue
+        if not judgement.applies:
+            plan.entries_known += len(frame.entries)
+            continue
+        fresh = frame.entries[judgement.skip :]
+        plan.entries_known += judgement.skip
+        plan.entries_applied += len(fresh)
+        after = replace(before, epoch=judgement.last.epoch, number=judgement.last.number, gap=None)
+        for entry in fresh:
+            after = _apply(entry, after, plan, activated, claimed)
+        moved[shard] = replace(after, position=fresh[-1].position)
+    plan.progress = [after for shard, after in moved.items() if after != stored.get(shard)]
+    return plan
+
+
+def _apply(
+    entry: CandidateEntry,
+    progress: ShardProgress,
+    plan: BatchPlan,
+    activated: set[tuple[int, int]],
+    claimed: set[tuple[int, int]],
+) -> ShardProgress:
+    kind = entry.WhichOneof("kind")
+    if kind == "candidate":
+        candidate = entry.candidate
+        key = candidate.alert_id, candidate.version
+        if key not in claimed:
+            claimed.add(key)
+            plan.claims.append(Claim(progress.shard, progress.epoch, entry.position, candidate))
+    elif kind == "activation":
+        activation = entry.activation
+        key = activation.alert_id, activation.version
+        if key not in activated:
+            activated.add(key)
+            plan.activations.append(
+                Activated(
+                    progress.shard,
+                    activation.alert_id,
+                    activation.version,
+                    activation.active_from_event_time_ms,
+                    progress.epoch,
+                    entry.position,
+                )
+            )
+    elif kind == "frontier":
+        frontier = entry.frontier
+        progress = replace(
+            progress,
+            frontier_ms=max(progress.frontier_ms, frontier.frontier_ms),
+            metrics_epoch=frontier.metrics_epoch,
+            metrics_number=frontier.metrics_number,
+        )
+        if frontier.HasField("counts"):
+            progress = _counted(progress, frontier.counts)
+    elif kind == "marker":
+        progress = replace(progress, marker_id=max(progress.marker_id, entry.marker.marker_id))
+        if entry.marker.HasField("counts"):
+            progress = _counted(progress, entry.marker.counts)
+    return progress
+
+
+def _counted(progress: ShardProgress, counts: Counts) -> ShardProgress:
+    """The bucket's totals so far, as the rolling job last told them."""
+    return replace(progress, rejected=counts.rejected, duplicate=counts.duplicate, late=counts.late)
+
+
+def _describe_gap(progress: ShardProgress, frame: CandidateFrame, source: str) -> str:
+    if frame.epoch > progress.epoch:
+        return f"epoch {frame.epoch} begins at number {frame.first_number} instead of 1 ({source})"
+    return f"epoch {frame.epoch}: number {progress.number + 1} is missing, {frame.first_number} came ({source})"

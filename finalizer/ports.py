@@ -1,0 +1,157 @@
+"""What the finalizer's services need of a database, as protocols: Postgres is one adapter (`sql/`), memory another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from contracts.frames_pb2 import Command
+from finalizer.domain.batch import BatchPlan, ShardProgress
+
+
+class PositionsMovedError(Exception):
+    """Another instance has finalized these records meanwhile; nothing was written: read the positions again."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"positions of {topic} were moved by another instance")
+        self.topic = topic
+
+
+class PartitionCountError(Exception):
+    """A topic has another number of partitions than when its reading began: its keys lie elsewhere now."""
+
+    def __init__(self, topic: str, known: int, found: int) -> None:
+        super().__init__(f"topic {topic} has {found} partitions, its positions are of {known}; recreate or migrate it")
+        self.topic, self.known, self.found = topic, known, found
+
+
+class FencedError(Exception):
+    """Another relay owns these shards now."""
+
+    def __init__(self, shards: Iterable[str]) -> None:
+        self.shards = sorted(shards)
+        super().__init__(
+            f"another relay has taken {', '.join(self.shards[:5])} and {max(0, len(self.shards) - 5)} more"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """A batch's conditional advance: partition -> (offset it was read from, next offset)."""
+
+    topic: str
+    offsets: Mapping[int, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOutcome:
+    """What came of a plan: alert ids, and how many activations were applied."""
+
+    activated: int = 0
+    triggered: Sequence[int] = ()
+    refused: Sequence[int] = ()
+
+
+class FinalizerWork(Protocol):
+    """An open transaction of one batch."""
+
+    def progress(self, shards: Iterable[str]) -> dict[str, ShardProgress]:
+        """Stored progress; shards never seen are left out."""
+        ...
+
+    def apply(self, plan: BatchPlan, finalized_at_ms: int) -> BatchOutcome: ...
+
+
+class Positions(Protocol):
+    """Where a topic's reading goes on."""
+
+    def positions(self, topic: str, partitions: int) -> dict[int, int]:
+        """Partition -> next offset, 0 at first. Raises PartitionCountError."""
+        ...
+
+
+class FinalizerStore(Positions, Protocol):
+    """Candidates to facts."""
+
+    def advance(self, moves: Moves) -> AbstractContextManager[FinalizerWork]:
+        """One transaction that moves the positions; raises PositionsMovedError when they aren't where they were."""
+        ...
+
+
+class SweeperStore(Protocol):
+    """Expiry behind the finalized frontier."""
+
+    def shards_due(self, limit: int) -> Sequence[tuple[str, int]]:
+        """(shard, frontier_ms) of shards whose frontier has passed their sweep, or that hold live alerts behind it."""
+        ...
+
+    def expire(self, shard: str, frontier_ms: int, limit: int, ended_at_ms: int) -> int:
+        """End at most `limit` live alerts with expires_at <= frontier; when none is left, move the sweep there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedCommand:
+    """A rule command under its number, as the shard log gets it."""
+
+    command_id: int
+    shard: str
+    epoch: int
+    number: int
+    command: Command
+
+
+class RuleRelayStore(Protocol):
+    """Rule commands into the shard log, each shard under a fence."""
+
+    def lead(self) -> bool:
+        """Whether this relay is the one that works; others stand by. Only saves work: safety is the fences'."""
+        ...
+
+    def shards_waiting(self, limit: int) -> Sequence[str]:
+        """Shards with commands that were not published."""
+        ...
+
+    def take(self, shards: Sequence[str]) -> dict[str, int]:
+        """Fence out every earlier relay of these shards; shard -> fence."""
+        ...
+
+    def number(self, fences: Mapping[str, int], limit: int) -> int:
+        """Give at most `limit` committed commands their numbers, for good; how many. Raises FencedError."""
+        ...
+
+    def numbered(self, fences: Mapping[str, int], limit: int) -> Sequence[NumberedCommand]:
+        """Commands that have a number and were not published, by (shard, number)."""
+        ...
+
+    def mark_published(self, fences: Mapping[str, int], command_ids: Sequence[int]) -> None:
+        """After the log's acknowledgement. Raises FencedError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxTrigger:
+    """A row of the trigger outbox; `payload` is contracts.trigger.TriggerMessage as JSON data."""
+
+    trigger_id: str
+    owner_id: int
+    payload: Mapping[str, object]
+
+
+class TriggerRelayWork(Protocol):
+    """An open transaction that holds some outbox rows."""
+
+    @property
+    def triggers(self) -> Sequence[OutboxTrigger]: ...
+
+    def mark_published(self) -> None:
+        """All of them, after the log's acknowledgement."""
+        ...
+
+
+class TriggerRelayStore(Protocol):
+    """The trigger outbox; rows held by another relay are left to it."""
+
+    def unpublished(self, limit: int) -> AbstractContextManager[TriggerRelayWork]: ...
