@@ -1,0 +1,57 @@
+"""What a trigger says: the outbox row's payload, the value of triggers.v1, the data of a webhook."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Evidence(BaseModel):
+    """Why it fired, so that its owner can check it. Prices are plain decimal texts as printed by the feed.
+
+    A change carries reference_* and *_bps (floors of the signed change), a price alert previous_price and its time.
+    Times *_ms are event time in epoch milliseconds, but finalized_at_ms, which is the wall clock's.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    event_time_ms: int
+    sequence: int | None  # None: the source has none
+    session: int
+    price: str
+    window: str | None
+    fired: Literal["UP", "DOWN", "ABOVE", "BELOW"]
+    reference_time_ms: int | None = None
+    reference_price: str | None = None
+    previous_bps: int | None = None
+    current_bps: int | None = None
+    previous_price: str | None = None
+    previous_event_time_ms: int | None = None
+    # the claim's place in its shard's log, and the activation's version
+    epoch: int
+    position: int
+    version: int
+    active_from_event_time_ms: int
+    finalized_at_ms: int
+
+
+class TriggerMessage(BaseModel):
+    """One alert that has fired. `channel_ids` is settled when it fires: later channels don't get it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    trigger_id: str
+    alert_id: int
+    owner_id: int
+    symbol: str
+    kind: Literal["change", "price"]
+    window: str | None
+    direction: Literal["UP", "DOWN", "EITHER", "ABOVE", "BELOW"]
+    threshold_bps: int | None  # change
+    target: str | None  # price
+    note: str
+    created_at_ms: int
+    expires_at_ms: int
+    channel_ids: list[int]
+    evidence: Evidence

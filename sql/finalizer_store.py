@@ -1,0 +1,146 @@
+"""Finalizer, sweeper and positions in Postgres (finalizer/ports.py has the contract)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from psycopg import Connection
+
+from contracts.frames_pb2 import Direction
+from finalizer.domain.batch import Activated, BatchPlan, Claim, ShardProgress
+from finalizer.ports import BatchOutcome, Moves, PartitionCountError, PositionsMovedError
+from sql.connection import Pool, Row, transaction
+from sql.named import load_queries
+
+QUERIES: Final = load_queries("finalizer")
+PROGRESS_COLUMNS: Final = tuple(ShardProgress.__dataclass_fields__)
+FIRED: Final = {
+    Direction.UP: "UP",
+    Direction.DOWN: "DOWN",
+    Direction.ABOVE: "ABOVE",
+    Direction.BELOW: "BELOW",
+}
+
+
+def read_positions(pool: Pool, topic: str, partitions: int) -> dict[int, int]:
+    """Partition -> next offset; written as 0 when the topic was never read. Raises PartitionCountError."""
+    with transaction(pool) as connection:
+        QUERIES.open_positions(connection, topic=topic, partitions=partitions)
+        rows = {row["partition"]: row["next_offset"] for row in QUERIES.read_positions(connection, topic=topic)}
+    if len(rows) != partitions:
+        raise PartitionCountError(topic, len(rows), partitions)
+    return rows
+
+
+def move_positions(connection: Connection[Row], moves: Moves) -> None:
+    """Inside a transaction: lock the partitions' positions, check that they are where the batch was read from, move
+    them. Raises PositionsMovedError."""
+    partitions = sorted(moves.offsets)
+    rows = QUERIES.lock_positions(connection, topic=moves.topic, partitions=partitions)
+    found = {row["partition"]: row["next_offset"] for row in rows}
+    if found != {partition: read_from for partition, (read_from, _) in moves.offsets.items()}:
+        raise PositionsMovedError(moves.topic)
+    next_offsets = [moves.offsets[partition][1] for partition in partitions]
+    QUERIES.move_positions(connection, topic=moves.topic, partitions=partitions, next_offsets=next_offsets)
+
+
+class PostgresFinalizerStore:
+    """FinalizerStore and SweeperStore."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def positions(self, topic: str, partitions: int) -> dict[int, int]:
+        return read_positions(self._pool, topic, partitions)
+
+    @contextmanager
+    def advance(self, moves: Moves) -> Iterator[PostgresWork]:
+        with transaction(self._pool) as connection:
+            move_positions(connection, moves)
+            yield PostgresWork(connection)
+
+    def shards_due(self, limit: int) -> Sequence[tuple[str, int]]:
+        with transaction(self._pool) as connection:
+            return [(row["shard"], row["frontier_ms"]) for row in QUERIES.find_shards_due(connection, limit=limit)]
+
+    def expire(self, shard: str, frontier_ms: int, limit: int, ended_at_ms: int) -> int:
+        with transaction(self._pool) as connection:
+            expired: int = QUERIES.expire_alerts(
+                connection, shard=shard, frontier_ms=frontier_ms, limit=limit, ended_at_ms=ended_at_ms
+            )
+            if expired < limit:
+                QUERIES.move_sweep(connection, shard=shard, frontier_ms=frontier_ms)
+        return expired
+
+
+class PostgresWork:
+    """FinalizerWork over an open transaction."""
+
+    def __init__(self, connection: Connection[Row]) -> None:
+        self._connection = connection
+
+    def progress(self, shards: Iterable[str]) -> dict[str, ShardProgress]:
+        rows = QUERIES.read_progress(self._connection, shards=list(shards))
+        return {row["shard"]: ShardProgress(**row) for row in rows}
+
+    def apply(self, plan: BatchPlan, finalized_at_ms: int) -> BatchOutcome:
+        activated = self._activate(plan.activations) if plan.activations else 0
+        triggered: list[int] = []
+        refused: list[int] = []
+        if plan.claims:
+            triggered = self._trigger(plan.claims, finalized_at_ms)
+            fired = set(triggered)
+            refused = self._refuse([claim for claim in plan.claims if claim.candidate.alert_id not in fired])
+        if plan.progress:
+            columns = {name: [getattr(p, name) for p in plan.progress] for name in PROGRESS_COLUMNS}
+            QUERIES.write_progress(self._connection, **columns)
+        return BatchOutcome(activated, triggered, refused)
+
+    def _activate(self, activations: list[Activated]) -> int:
+        count: int = QUERIES.activate_alerts(
+            self._connection,
+            shard=[a.shard for a in activations],
+            alert_id=[a.alert_id for a in activations],
+            version=[a.version for a in activations],
+            active_from_ms=[a.active_from_event_time_ms for a in activations],
+            epoch=[a.epoch for a in activations],
+            position=[a.position for a in activations],
+        )
+        return count
+
+    def _trigger(self, claims: list[Claim], finalized_at_ms: int) -> list[int]:
+        candidates = [claim.candidate for claim in claims]
+        rows = QUERIES.trigger_alerts(
+            self._connection,
+            finalized_at_ms=finalized_at_ms,
+            shard=[claim.shard for claim in claims],
+            epoch=[claim.epoch for claim in claims],
+            position=[claim.position for claim in claims],
+            alert_id=[c.alert_id for c in candidates],
+            version=[c.version for c in candidates],
+            event_time_ms=[c.event_time_ms for c in candidates],
+            sequence=[c.sequence for c in candidates],
+            session=[c.session for c in candidates],
+            price_scaled=[c.price_scaled for c in candidates],
+            fired=[FIRED[c.fired] for c in candidates],
+            reference_time_ms=[c.reference_time_ms for c in candidates],
+            reference_price_scaled=[c.reference_price_scaled for c in candidates],
+            previous_bps=[c.previous_bps for c in candidates],
+            current_bps=[c.current_bps for c in candidates],
+            previous_price_scaled=[c.previous_price_scaled for c in candidates],
+            previous_event_time_ms=[c.previous_event_time_ms for c in candidates],
+        )
+        return [row["alert_id"] for row in rows]
+
+    def _refuse(self, claims: list[Claim]) -> list[int]:
+        if not claims:
+            return []
+        rows = QUERIES.refuse_claims(
+            self._connection,
+            shard=[claim.shard for claim in claims],
+            alert_id=[claim.candidate.alert_id for claim in claims],
+            version=[claim.candidate.version for claim in claims],
+        )
+        return [row["alert_id"] for row in rows]
