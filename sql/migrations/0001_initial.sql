@@ -122,23 +122,26 @@ CREATE TABLE idempotency_keys (
 );
 
 -- ------------------------------------------------------------------------------- rule commands into the shard log
--- number is dense per shard, given under the shard's fence once the row is committed; then it never changes.
+-- (epoch, number) is dense per shard, given under the shard's fence once the row is committed; then it never changes.
 CREATE TABLE rule_commands (
     command_id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     shard           text NOT NULL,
     alert_id        bigint NOT NULL,
     version         bigint NOT NULL,
     action          text NOT NULL CHECK (action IN ('create', 'remove')),
+    epoch           bigint,
     number          bigint,
     published_at    timestamptz,
     created_at      timestamptz NOT NULL DEFAULT now(),
-    UNIQUE (shard, number)
+    UNIQUE (shard, epoch, number)
 );
-CREATE INDEX rule_commands_unpublished ON rule_commands (shard, command_id) WHERE published_at IS NULL;
+CREATE INDEX rule_commands_unnumbered ON rule_commands (command_id) WHERE number IS NULL AND published_at IS NULL;
+CREATE INDEX rule_commands_unpublished ON rule_commands (shard, epoch, number) WHERE published_at IS NULL;
 
 CREATE TABLE shard_relays (
     shard           text PRIMARY KEY,
-    fence           bigint NOT NULL DEFAULT 0,
+    fence           bigint NOT NULL DEFAULT 0,          -- raised by each relay that takes the shard
+    epoch           bigint NOT NULL DEFAULT 1,          -- raised, with numbers from 1, when a restored database is behind the log
     last_number     bigint NOT NULL DEFAULT 0
 );
 
@@ -186,10 +189,10 @@ CREATE TABLE deliveries (
     owner_id        bigint NOT NULL,
     -- PENDING -> SENDING -> DELIVERED | DEAD | PENDING (retry)
     status          text NOT NULL DEFAULT 'PENDING' CHECK (status IN ('PENDING', 'SENDING', 'DELIVERED', 'DEAD')),
+    body            bytea NOT NULL,                     -- what is sent, the same bytes on every try
     attempts        integer NOT NULL DEFAULT 0,
-    token           bigint NOT NULL DEFAULT 0,
-    next_attempt_at timestamptz NOT NULL DEFAULT now(),
-    lease_until     timestamptz,
+    token           bigint NOT NULL DEFAULT 0,          -- of the newest claim
+    next_attempt_at timestamptz NOT NULL,               -- SENDING: the end of the claim's lease
     last_error      text,
     delivered_at    timestamptz,
     created_at      timestamptz NOT NULL DEFAULT now(),
