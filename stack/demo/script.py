@@ -24,7 +24,7 @@ _THRESHOLDS_BPS: Final[Mapping[str, tuple[int, ...]]] = {
     "1d": (150, 300, 500, 800, 3_000),
     "1w": (300, 600, 1_000, 2_000),
     "1mo": (500, 1_000, 2_000, 4_000),
-    "1y": (1_000, 2_500, 5_000, 10_000),
+    "1y": (1_000, 2_500, 5_000, 7_500),
 }
 _CHANGE_DIRECTIONS: Final = (Direction.UP, Direction.DOWN, Direction.EITHER)
 _TARGET_PERCENTS: Final = (3, 8, 15, 30, 60)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
+from contracts.event_time import parse_event_time
 from contracts.vocabulary import WINDOWS, Direction, Kind
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class ScenarioError(ValueError):
@@ -97,17 +94,6 @@ class Scenario:
     operations: tuple[Operation, ...]
 
 
-def parse_time_ms(value: object) -> int:
-    """Epoch milliseconds of an int, or of an ISO 8601 text that carries an offset."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
-    if moment.tzinfo is None:
-        raise ValueError(f"time without an offset: {value!r}")
-    whole, rest = divmod(moment - _EPOCH, _MILLISECOND)
-    return whole + (1 if rest * 2 >= _MILLISECOND else 0)
-
-
 def read_scenario(path: Path) -> Scenario:
     """Raises ScenarioError on the first line that is no operation, OSError when there is no such file."""
     return parse_scenario(path.stem, path.read_bytes().splitlines(), str(path))
@@ -139,7 +125,7 @@ def parse_operation(op: Mapping[str, Any]) -> Operation:  # noqa: PLR0911  (one 
             fields = {name: op[name] for name in ("ts", "price", "seq", "session") if name in op}
             return Tick(str(op["symbol"]), fields)
         case "heartbeat":
-            return Heartbeat(parse_time_ms(op["ts"]))
+            return Heartbeat(parse_event_time(op["ts"]))
         case "create":
             return _parse_create(op)
         case "cancel":
@@ -152,7 +138,7 @@ def parse_operation(op: Mapping[str, Any]) -> Operation:  # noqa: PLR0911  (one 
         case "instrument":
             return Instrument(str(op["symbol"]), int(op["decimals"]))
         case "split":
-            effective_from_ms = parse_time_ms(op["effective_from"])
+            effective_from_ms = parse_event_time(op["effective_from"])
             return Split(str(op["symbol"]), int(op["new_shares"]), int(op["old_shares"]), effective_from_ms)
         case "resume":
             return Resume(str(op["symbol"]))
@@ -170,8 +156,8 @@ def _parse_create(op: Mapping[str, Any]) -> Create:
         window=op.get("window"),
         bps=op.get("bps"),
         target=op.get("target"),
-        created_at_ms=parse_time_ms(op["at"]) if "at" in op else None,
-        expires_at_ms=parse_time_ms(op["expires_at"]) if "expires_at" in op else None,
+        created_at_ms=parse_event_time(op["at"]) if "at" in op else None,
+        expires_at_ms=parse_event_time(op["expires_at"]) if "expires_at" in op else None,
     )
 
 

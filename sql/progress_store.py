@@ -1,0 +1,64 @@
+"""How far the stack is, as its starter asks: barriers of replays, the demo's end, benchmarks. Read-only."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from psycopg import Connection
+
+from sql.connection import Row
+from sql.named import load_queries
+
+QUERIES: Final = load_queries("progress")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPosition:
+    """A row of shard_progress, as far as a barrier needs it."""
+
+    shard: str
+    marker_id: int
+    frontier_ms: int
+    swept_ms: int
+    rejected: int
+    duplicate: int
+    late: int
+    gap: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRow:
+    """One channel of one trigger."""
+
+    trigger_id: str
+    alert_id: int
+    kind: str
+    address: str
+    status: str
+    attempts: int
+    last_error: str | None
+
+
+class ProgressStore:
+    """Reads in the caller's transaction (row factory dict_row)."""
+
+    def __init__(self, connection: Connection[Row]) -> None:
+        self._connection = connection
+
+    def shards(self, shards: Collection[str]) -> dict[str, ShardPosition]:
+        """Positions of those that have any."""
+        rows = QUERIES.read_shard_progress(self._connection, shards=list(shards))
+        return {row["shard"]: ShardPosition(**row) for row in rows}
+
+    def unpublished_controls(self, feed: str) -> int:
+        return int(QUERIES.count_unpublished_controls(self._connection, feed=feed)["controls"])
+
+    def open_deliveries(self) -> tuple[int, int]:
+        """(triggers without any delivery row, rows that have not ended)."""
+        row = QUERIES.count_open_deliveries(self._connection)
+        return int(row["without_rows"]), int(row["waiting"])
+
+    def deliveries(self) -> list[DeliveryRow]:
+        return [DeliveryRow(**row) for row in QUERIES.read_deliveries(self._connection)]
