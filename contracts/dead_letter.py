@@ -15,6 +15,7 @@ class Reason(StrEnum):
     """Why an entry was refused. Prices have the codes of contracts.prices.PriceError."""
 
     UNREADABLE = "unreadable"  # not JSON, not UTF-8, no CSV row
+    BAD_FRAME = "bad_frame"  # a record between our own parts that its job's core can't read; nothing of it was applied
     TOO_LONG = "too_long"
     NOT_AN_OBJECT = "not_an_object"
     UNKNOWN_TYPE = "unknown_type"
