@@ -19,7 +19,7 @@ class EventTimeError(ValueError):
 def parse_event_time(value: object) -> int:
     """Epoch milliseconds of an int or of an ISO 8601 text. Raises EventTimeError.
 
-    A part of a millisecond is rounded with the very expression of the scenarios' oracle, so that both agree on every text.
+    A part of a millisecond is rounded with the very expression of the scenarios' oracle: both agree on every text.
     """
     if type(value) is int:
         return value

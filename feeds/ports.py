@@ -56,7 +56,7 @@ class FeedStore(Protocol):
         ...
 
     def take_lease(self, feed: str, first_checkpoint: str) -> TakenFeed | None:
-        """Raise the feed's lease by one and own it; a feed without a checkpoint gets the first one. None: no such feed."""
+        """Raise the feed's lease by one and own it; without a checkpoint it gets the first one. None: no such feed."""
         ...
 
     def save_checkpoints(self, leases: Mapping[str, int], checkpoints: Mapping[str, str]) -> None:
