@@ -1,0 +1,213 @@
+"""What an operator declares: each write puts the row and its control for prices.v1 into one transaction.
+
+Repeating a declaration changes nothing and returns None; one that contradicts what is stored is refused. The
+returned control_id is what a barrier waits for: see `controls_waiting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from psycopg import Connection
+from psycopg.types.json import Jsonb
+
+from contracts.frames_pb2 import Control, Instrument, Resume, Routing, Settings, Split
+from contracts.keys import bucket_of
+from contracts.vocabulary import WINDOWS
+from sql.connection import Pool, Row, transaction
+from sql.named import load_queries
+
+QUERIES: Final = load_queries("reference")
+
+
+class DeclarationError(ValueError):
+    """A declaration that can't be taken; the message says which and what to do."""
+
+
+class UnknownFeedError(DeclarationError):
+    """`feed` is not declared."""
+
+    def __init__(self, feed: str) -> None:
+        super().__init__(f"feed {feed!r} does not exist; declare it first")
+        self.feed = feed
+
+
+class UnknownInstrumentError(DeclarationError):
+    """`symbol` is no instrument."""
+
+    def __init__(self, symbol: str) -> None:
+        super().__init__(f"instrument {symbol!r} does not exist; declare it first")
+        self.symbol = symbol
+
+
+class DeclaredOtherwiseError(DeclarationError):
+    """`what` is stored with other values, which can't be changed once prices have come on them."""
+
+    def __init__(self, what: str, stored: str) -> None:
+        super().__init__(f"{what} is declared already as {stored}; it can't be changed")
+        self.what, self.stored = what, stored
+
+
+class LiveAlertsError(DeclarationError):
+    """The symbol's alerts live in its present shards."""
+
+    def __init__(self, symbol: str, alerts: int) -> None:
+        super().__init__(
+            f"{symbol} has {alerts} live alerts in its present shards: change its routing before the first alert, "
+            "or cancel them (moving live alerts between shards is not built yet)"
+        )
+        self.symbol, self.alerts = symbol, alerts
+
+
+@dataclass(frozen=True, slots=True)
+class FeedSettings:
+    """What of a feed's settings is set; the rest keeps its default. Milliseconds; max_ahead_ms 0: no bound."""
+
+    reorder_ms: int | None = None
+    reference_age_ms: Mapping[str, int] = field(default_factory=dict)
+    max_ahead_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        unknown = set(self.reference_age_ms) - set(WINDOWS)
+        if unknown:
+            raise DeclarationError(f"reference_age_ms: no such window as {', '.join(sorted(unknown))}")
+        numbers = [self.reorder_ms, self.max_ahead_ms, *self.reference_age_ms.values()]
+        if any(number is not None and not 0 <= number < 1 << 62 for number in numbers):
+            raise DeclarationError("settings are milliseconds, none below 0")
+
+    def as_json(self) -> dict[str, Any]:
+        """Only what is set, as stored in feeds.settings."""
+        found = {
+            "reorder_ms": self.reorder_ms,
+            "max_ahead_ms": self.max_ahead_ms,
+            "reference_age_ms": dict(self.reference_age_ms) or None,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    def as_control(self) -> Control:
+        return Control(
+            settings=Settings(
+                reorder_ms=self.reorder_ms, reference_age_ms=self.reference_age_ms, max_ahead_ms=self.max_ahead_ms
+            )
+        )
+
+
+class ReferenceStore:
+    """Feeds, settings, instruments, splits, resumes, routing."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def create_feed(
+        self, feed: str, buckets: int, clock_mode: Literal["live", "replay"], settings: FeedSettings | None = None
+    ) -> int | None:
+        """Raises DeclaredOtherwiseError when it exists with other buckets or clock."""
+        settings = settings or FeedSettings()
+        with transaction(self._pool) as connection:
+            fresh = QUERIES.insert_feed(
+                connection, feed=feed, buckets=buckets, clock_mode=clock_mode, settings=Jsonb(settings.as_json())
+            )
+            if not fresh:
+                row = QUERIES.lock_feed(connection, feed=feed)
+                if (row["buckets"], row["clock_mode"]) != (buckets, clock_mode):
+                    raise DeclaredOtherwiseError(f"feed {feed}", f"{row['buckets']} buckets, {row['clock_mode']} clock")
+                return None
+            if not settings.as_json():
+                return None
+            return _control(connection, feed, None, settings.as_control())
+
+    def set_settings(self, feed: str, settings: FeedSettings) -> int:
+        """What is set replaces what was; windows not named keep theirs. Raises UnknownFeedError."""
+        with transaction(self._pool) as connection:
+            row = QUERIES.lock_feed(connection, feed=feed)
+            if row is None:
+                raise UnknownFeedError(feed)
+            merged = {**row["settings"], **settings.as_json()}
+            ages = {**row["settings"].get("reference_age_ms", {}), **settings.reference_age_ms}
+            if ages:
+                merged["reference_age_ms"] = ages
+            QUERIES.write_settings(connection, feed=feed, settings=Jsonb(merged))
+            return _control(connection, feed, None, settings.as_control())
+
+    def add_instrument(self, symbol: str, feed: str, decimals: int) -> int | None:
+        """symbol: canonical (contracts.symbols). Raises UnknownFeedError, DeclaredOtherwiseError."""
+        with transaction(self._pool) as connection:
+            row = QUERIES.lock_feed(connection, feed=feed)
+            if row is None:
+                raise UnknownFeedError(feed)
+            if not QUERIES.insert_instrument(connection, symbol=symbol, feed=feed, decimals=decimals):
+                known = QUERIES.find_instrument(connection, symbol=symbol)
+                if (known["feed"], known["decimals"]) != (feed, decimals):
+                    raise DeclaredOtherwiseError(symbol, f"{known['decimals']} decimals of feed {known['feed']}")
+                return None
+            control = Control(instrument=Instrument(symbol=symbol, decimals=decimals))
+            return _control(connection, feed, bucket_of(symbol, row["buckets"]), control)
+
+    def add_split(self, symbol: str, effective_from_ms: int, new_shares: int, old_shares: int) -> int | None:
+        """new_shares for old_shares from that event time on. Raises UnknownInstrumentError, DeclaredOtherwiseError."""
+        with transaction(self._pool) as connection:
+            row = _instrument(connection, symbol)
+            if not QUERIES.insert_split(
+                connection,
+                symbol=symbol,
+                effective_from_ms=effective_from_ms,
+                new_shares=new_shares,
+                old_shares=old_shares,
+            ):
+                known = QUERIES.find_split(connection, symbol=symbol, effective_from_ms=effective_from_ms)
+                if known["new_shares"] * old_shares != new_shares * known["old_shares"]:
+                    stored = f"{known['new_shares']}:{known['old_shares']}"
+                    raise DeclaredOtherwiseError(f"split of {symbol} at {effective_from_ms}", stored)
+                return None
+            split = Split(
+                symbol=symbol, effective_from_ms=effective_from_ms, new_shares=new_shares, old_shares=old_shares
+            )
+            control = Control(split=split)
+            return _control(connection, row["feed"], bucket_of(symbol, row["buckets"]), control)
+
+    def resume(self, symbol: str) -> int:
+        """End the suppression that a late split began. Raises UnknownInstrumentError."""
+        with transaction(self._pool) as connection:
+            row = _instrument(connection, symbol)
+            control = Control(resume=Resume(symbol=symbol))
+            return _control(connection, row["feed"], bucket_of(symbol, row["buckets"]), control)
+
+    def set_routing(self, symbol: str, shards: int) -> int | None:
+        """Give the symbol `shards` shards of its own (1: its bucket's), while it has no live alerts.
+
+        Raises UnknownInstrumentError, LiveAlertsError.
+        """
+        with transaction(self._pool) as connection:
+            row = QUERIES.lock_instrument(connection, symbol=symbol)
+            if row is None:
+                raise UnknownInstrumentError(symbol)
+            if row["shards"] == shards:
+                return None
+            alerts = QUERIES.count_live_alerts(connection, symbol=symbol)
+            if alerts:
+                raise LiveAlertsError(symbol, alerts)
+            version = QUERIES.write_routing(connection, symbol=symbol, shards=shards)
+            control = Control(routing=Routing(symbol=symbol, shards=shards, version=version))
+            return _control(connection, row["feed"], bucket_of(symbol, row["buckets"]), control)
+
+    def controls_waiting(self, control_ids: Collection[int]) -> int:
+        """How many of these controls are not acknowledged in prices.v1 yet."""
+        with transaction(self._pool) as connection:
+            count: int = QUERIES.count_unpublished_controls(connection, control_ids=list(control_ids))
+        return count
+
+
+def _instrument(connection: Connection[Row], symbol: str) -> Row:
+    row: Row | None = QUERIES.find_instrument(connection, symbol=symbol)
+    if row is None:
+        raise UnknownInstrumentError(symbol)
+    return row
+
+
+def _control(connection: Connection[Row], feed: str, bucket: int | None, control: Control) -> int:
+    control_id: int = QUERIES.insert_control(
+        connection, feed=feed, bucket=bucket, payload=control.SerializeToString(deterministic=True)
+    )
+    return control_id
