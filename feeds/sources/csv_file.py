@@ -1,0 +1,146 @@
+"""Ticks from a CSV file: one row a tick, columns by name, times as epoch milliseconds or ISO 8601."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from contracts.dead_letter import Reason
+from feeds.domain.entry import Refusal, SourceEntry
+from feeds.domain.feed_clock import SourceState
+from feeds.sources.source import SourceError
+from ports.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class CsvLayout:
+    """Which column holds what; a `fixed_symbol` stands for a symbol column.
+
+    Without a column for sequence or session the gateway gives them. After the last row of a replay `flush_at_end`
+    releases what reorder buffers hold.
+    """
+
+    event_time: str = "ts"
+    price: str = "price"
+    symbol: str = "symbol"
+    fixed_symbol: str | None = None
+    sequence: str | None = None
+    session: str | None = None
+    delimiter: str = ","
+    flush_at_end: bool = False
+
+    def columns(self) -> dict[str, str]:
+        """Message field -> column."""
+        wanted = {"symbol": self.symbol, "ts": self.event_time, "price": self.price}
+        if self.fixed_symbol is not None:
+            del wanted["symbol"]
+        if self.sequence is not None:
+            wanted["seq"] = self.sequence
+        if self.session is not None:
+            wanted["session"] = self.session
+        return wanted
+
+
+class CsvFileSource:
+    """One partition, named after the file; a position is the row's number below the header, from 0."""
+
+    def __init__(self, path: Path, layout: CsvLayout, clock: Clock) -> None:
+        """Raises SourceError when there is no such file or a column is missing."""
+        self._path = path
+        self._layout = layout
+        self._clock = clock
+        self._name = f"csv:{path.name}"
+        self._next = 0
+        self._caught_up_at_ms: int | None = None
+        self._entries = self._read()
+
+    def seek(self, positions: Mapping[str, int]) -> None:
+        self._entries.close()
+        self._entries = self._read()
+        self._caught_up_at_ms = None
+        self._next = positions.get(self._name, 0)
+        for _ in islice(self._entries, self._next):
+            pass
+
+    def poll(self, max_entries: int, timeout_seconds: float) -> Sequence[SourceEntry]:
+        entries = list(islice(self._entries, max_entries))
+        if entries:
+            self._next = entries[-1].position + 1
+        if len(entries) < max_entries:
+            self._caught_up_at_ms = self._clock.monotonic_ms()
+        return entries
+
+    def positions(self) -> Mapping[str, int]:
+        return {self._name: self._next}
+
+    def state(self) -> SourceState:
+        return SourceState(connection=1, caught_up_at_ms=self._caught_up_at_ms)
+
+    def close(self) -> None:
+        self._entries.close()
+
+    def _read(self) -> Generator[SourceEntry, None, None]:
+        rows = self._rows()
+        header = next(rows, None)
+        missing = [
+            name for name in self._layout.columns().values() if not isinstance(header, list) or name not in header
+        ]
+        if missing:
+            raise SourceError(f"CSV source {self._path}: no column {', '.join(missing)}; set ALERTS_CSV_… to its names")
+        assert isinstance(header, list)
+        return self._entries_of(rows, {field: header.index(name) for field, name in self._layout.columns().items()})
+
+    def _rows(self) -> Generator[list[str] | Refusal, None, None]:
+        """Rows, and a Refusal for each that is none. Blank lines are no rows."""
+        try:
+            file = self._path.open(newline="", encoding="utf-8-sig", errors="backslashreplace")
+        except OSError as error:
+            raise SourceError(f"CSV source {self._path}: {error.strerror}; check ALERTS_FEED_SOURCE") from None
+        with file:
+            reader = csv.reader(file, delimiter=self._layout.delimiter)
+            while True:
+                try:
+                    row = next(reader)
+                except StopIteration:
+                    return
+                except csv.Error as error:
+                    yield Refusal(Reason.UNREADABLE, f"no CSV row: {error}")
+                    continue
+                if row:
+                    yield row
+
+    def _entries_of(
+        self, rows: Generator[list[str] | Refusal, None, None], places: Mapping[str, int]
+    ) -> Generator[SourceEntry, None, None]:
+        position = 0
+        try:
+            for row in rows:
+                body = row if isinstance(row, Refusal) else self._body(row, places)
+                raw = b"" if isinstance(row, Refusal) else self._layout.delimiter.join(row).encode()
+                yield SourceEntry(self._name, position, body, raw)
+                position += 1
+        finally:
+            rows.close()
+        if self._layout.flush_at_end:
+            yield SourceEntry(self._name, position, {"type": "flush"}, b"")
+
+    def _body(self, row: list[str], places: Mapping[str, int]) -> dict[str, Any] | Refusal:
+        if len(row) <= max(places.values()):
+            return Refusal(Reason.UNREADABLE, f"{len(row)} columns, {max(places.values()) + 1} are needed")
+        body: dict[str, Any] = {field: row[place].strip() for field, place in places.items()}
+        if self._layout.fixed_symbol is not None:
+            body["symbol"] = self._layout.fixed_symbol
+        body["ts"] = _number_or_text(body["ts"])
+        for field in ("seq", "session"):
+            if field in body:
+                body[field] = _number_or_text(body[field]) if body[field] else None
+        return body
+
+
+def _number_or_text(text: str) -> int | str:
+    """Whole numbers as such; all else stays text, for the gateway to judge."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else text
