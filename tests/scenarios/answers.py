@@ -50,7 +50,8 @@ def differences(expected: Rows, actual: Rows) -> list[str]:
     def keyed(rows: Rows) -> dict[str, Any]:
         named = {row["id"]: row for row in rows if "id" in row}
         comparable = {name: _comparable(oracle, row) for name, row in named.items()}
-        return comparable | {"counts": row["counts"] for row in rows if "counts" in row}
+        comparable["counts"] = next((row["counts"] for row in rows if "counts" in row), None)
+        return comparable
 
     left, right = keyed(expected), keyed(actual)
     return [

@@ -1,0 +1,91 @@
+"""What benchmarks write in bulk and read back. Every method is the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from psycopg import Connection
+
+from sql.connection import Row
+from sql.named import load_queries
+
+QUERIES: Final = load_queries("bench")
+
+
+@dataclass(frozen=True, slots=True)
+class BulkInstrument:
+    """`payload` is the serialized alerts.v1.Control that tells the bucket of it."""
+
+    symbol: str
+    decimals: int
+    bucket: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BulkAlert:
+    """`threshold` is bps or the scaled target; `window` is None for a price."""
+
+    symbol: str
+    shard: str
+    window: str | None
+    direction: str
+    threshold: int
+    decimals: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One alert at the end. `committed_ms`: when the transaction that triggered it committed (epoch, wall clock)."""
+
+    alert_id: int
+    symbol: str
+    rate_window: str | None
+    direction: str
+    threshold: int
+    status: str
+    event_time_ms: int | None
+    committed_ms: float | None
+
+
+class BenchStore:
+    """Needs `track_commit_timestamp = on` for outcomes."""
+
+    def __init__(self, connection: Connection[Row]) -> None:
+        self._connection = connection
+
+    def insert_instruments(self, feed: str, instruments: Iterable[BulkInstrument]) -> None:
+        QUERIES.stage_instruments(self._connection)
+        with (
+            self._connection.cursor() as cursor,
+            cursor.copy("COPY staged_instruments FROM STDIN (FORMAT BINARY)") as copy,
+        ):
+            copy.set_types(["int4", "text", "int4", "int4", "bytea"])
+            for place, new in enumerate(instruments):
+                copy.write_row((place, new.symbol, new.decimals, new.bucket, new.payload))
+        QUERIES.insert_staged_instruments(self._connection, feed=feed)
+
+    def insert_alerts(self, owner_id: int, alerts: Iterable[BulkAlert], created_at_ms: int, expires_at_ms: int) -> None:
+        """PENDING, each with its create command, as a create through the API writes them."""
+        QUERIES.stage_alerts(self._connection)
+        with self._connection.cursor() as cursor, cursor.copy("COPY staged_alerts FROM STDIN (FORMAT BINARY)") as copy:
+            copy.set_types(["text", "text", "text", "text", "text", "int8", "int4"])
+            for new in alerts:
+                kind = "price" if new.window is None else "change"
+                copy.write_row((new.symbol, new.shard, kind, new.window, new.direction, new.threshold, new.decimals))
+        QUERIES.insert_staged_alerts(
+            self._connection, owner_id=owner_id, created_at_ms=created_at_ms, expires_at_ms=expires_at_ms
+        )
+
+    def count_by_status(self) -> dict[str, int]:
+        return {row["status"]: int(row["alerts"]) for row in QUERIES.count_by_status(self._connection)}
+
+    def outcomes(self) -> list[Outcome]:
+        return [Outcome(**row) for row in QUERIES.read_outcomes(self._connection)]
+
+    def count_outbox(self) -> tuple[int, int]:
+        """(rows of `triggers`, different alerts among them)."""
+        row = QUERIES.count_outbox(self._connection)
+        return int(row["triggers"]), int(row["alerts"])
