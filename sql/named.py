@@ -12,4 +12,4 @@ QUERIES: Final = Path(__file__).parent / "queries"
 
 def load_queries(name: str) -> Any:
     """The queries of `sql/queries/<name>.sql` as methods that take a connection first."""
-    return aiosql.from_path(QUERIES / f"{name}.sql", "psycopg")
+    return aiosql.from_path(QUERIES / f"{name}.sql", "psycopg", mandatory_parameters=False)
