@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable
 
+from sql.migrate import drop, migrate
 from stack.environment import (
     MAIN,
     Addresses,
@@ -19,6 +21,7 @@ from stack.environment import (
 )  # fmt: skip
 from stack.errors import StackError
 from stack.flink.cluster import FlinkCluster
+from stack.health import await_healthy
 from stack.home import Home
 from stack.job_keeper import KEEPER
 from stack.jobs.control import JobControl
@@ -106,12 +109,19 @@ class EmbeddedStack:
                 self.supervisor.shut_down()
             stop_processes(self._left_behind())
 
+    def destroy(self) -> None:
+        """End everything at once and delete the home: for stacks that only a test or a benchmark needed."""
+        with self.home.locked():
+            if self.supervisor.is_alive():
+                self.supervisor.shut_down()
+            stop_processes(self._left_behind(), term_wait_s=2.0)
+        for folder in (self.postgres.folder, self.home.socket_folder, self.home.root):
+            shutil.rmtree(folder, ignore_errors=True)
+
     # --- environments
 
     def create_environment(self, environment: Environment) -> list[str]:
         """Migrate, make topics, start services and jobs. Returns what this checkout doesn't have yet."""
-        from sql.migrate import migrate
-
         with self.home.locked():
             migrate(self.postgres_dsn, environment.schema)
             ensure_topics(self.kafka, environment.topic_prefix)
@@ -128,8 +138,6 @@ class EmbeddedStack:
 
     def await_environment(self, environment: Environment, timeout_s: float | None = None) -> None:
         """Wait until its jobs run and its services are healthy."""
-        from stack.health import await_healthy
-
         timeout_s = timeout_s or self.settings.start_timeout_s
         for job in environment.find_jobs():
             if job.exists:
@@ -139,8 +147,6 @@ class EmbeddedStack:
 
     def remove_environment(self, name: str, *, drop_data: bool = True) -> None:
         """Stop and forget its programs and jobs; with `drop_data` also its topics and schema."""
-        from sql.migrate import drop
-
         with self.home.locked():
             found = [environment for environment in load_all(self.home) if environment.name == name]
             for environment in found:

@@ -1,4 +1,4 @@
-"""The keeper: its own supervised process that keeps every wanted job on the cluster and wakes given-up programs.
+"""The keeper: a supervised process that keeps every wanted job on the cluster, wakes given-up programs, rotates logs.
 
 A standalone session cluster forgets its jobs with its JobManager. The keeper compares what is wanted with what the
 cluster lists and submits what is missing, from the newest state. It never has two copies of a job: an attempt is
@@ -29,6 +29,7 @@ from stack.home import Home
 from stack.jobs.record import Attempt, JobRecord, drop_old_checkpoints, find_newest_state, read_record, write_record
 from stack.jobs.spec import JobFolder, JobSpec, find_jobs
 from stack.jobs.submission import SubmissionFailure, submit
+from stack.log_rotation import rotate_logs
 from stack.orphans import find_processes
 from stack.supervision import Supervisor
 
@@ -94,10 +95,7 @@ class JobKeeper:
 
     def _start(self, folder: JobFolder, spec: JobSpec, record: JobRecord) -> None:
         state = find_newest_state(record, checkpoints_folder(self._home))
-        if state is None or record.last is None:
-            epoch = self._epochs(spec.full_name)
-        else:
-            epoch = record.last.epoch
+        epoch = record.last.epoch if state is not None and record.last is not None else self._epochs(spec.full_name)
         attempt = Attempt(uuid.uuid4().hex, epoch, state, self._now_ms())
         write_record(folder.record_file, record.with_attempt(attempt))
         folder.write_status("SUBMITTING", f"from {state or 'no state'}")
@@ -146,11 +144,12 @@ class KeeperLoop:
                         busy[folder.full_name] = submitters.submit(self._step, folder)
                 if time.monotonic() > next_cleaning:
                     next_cleaning = time.monotonic() + _CLEAN_EVERY_S
+                    rotate_logs(self._home.logs)
                     for folder in folders:
                         self._clean(folder)
 
     def _await_other_clients(self) -> None:
-        """The client of a keeper that was killed may still be handing in a job: wait for its end, then for the cluster."""
+        """A killed keeper's client may still be handing in a job: wait for its end, then for the cluster."""
         me = psutil.Process()
         own = {me.pid, *(child.pid for child in me.children(recursive=True))}
         strangers = [o.process for o in find_processes(self._home) if o.program == KEEPER and o.pid not in own]

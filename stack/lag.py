@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 import psycopg
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from psycopg import sql
+
+from contracts.topics import ALL_TOPICS
 
 _TIMEOUT_S = 5.0
 # The finalizer keeps its offsets in Postgres, in the transaction of its work.
@@ -26,8 +28,6 @@ class TopicLag:
 
 def measure_lag(bootstrap_servers: str, dsn: str, prefix: str, schema: str) -> list[TopicLag]:
     """Every topic of the environment. A part that doesn't answer leaves its readers out."""
-    from contracts.topics import ALL_TOPICS
-
     client = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     names = {topic.named(prefix) for topic in ALL_TOPICS}
     try:
@@ -35,8 +35,8 @@ def measure_lag(bootstrap_servers: str, dsn: str, prefix: str, schema: str) -> l
         partitions = [
             TopicPartition(name, number) for name in names & set(listed) for number in listed[name].partitions
         ]
-        ends = _offsets(client, partitions, OffsetSpec.latest())
-        begins = _offsets(client, partitions, OffsetSpec.earliest())
+        ends = _offsets(client, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        begins = _offsets(client, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         readers = _committed(client, names)
     except KafkaException:
         return []

@@ -62,6 +62,8 @@ def render_script(program: Program, home: Home) -> str:
     lines += [
         f"echo $$ > {shlex.quote(str(program.pid_file(home)))}",
         f"cd {shlex.quote(str(program.directory))} || exit 70",
+        # Into the file itself, not through the supervisor's pipe: without a supervisor a write must not kill us.
+        *([] if program.user else [f"exec >>{shlex.quote(str(program.log_file(home)))} 2>&1"]),
         f"exec {shlex.join(program.command)}",
     ]
     return "\n".join(lines) + "\n"
@@ -86,13 +88,18 @@ def render_section(program: Program, home: Home, fingerprint: str) -> str:
         "killasgroup=true",
         "stopasgroup=false",
         f"priority={program.priority}",
-        "redirect_stderr=true",
-        f"stdout_logfile={escaped(program.log_file(home))}",
-        "stdout_logfile_maxbytes=20MB",
-        "stdout_logfile_backups=3",
     ]
     if program.user:
-        lines.append(f"user={program.user}")
+        # another account may not write into the home; the supervisor does it for it
+        lines += [
+            f"user={program.user}",
+            "redirect_stderr=true",
+            f"stdout_logfile={escaped(program.log_file(home))}",
+            "stdout_logfile_maxbytes=20MB",
+            "stdout_logfile_backups=2",
+        ]
+    else:
+        lines += ["stdout_logfile=NONE", "stderr_logfile=NONE"]
     return "\n".join(lines) + "\n"
 
 

@@ -35,7 +35,9 @@ class StackSettings(BaseSettings):
     jobmanager_mib: int = Field(default=1_024, ge=768)
     taskmanager_mib: int = Field(default=3_072, ge=1_536)
     rocksdb_mib: int = Field(default=1_024, ge=64)
-    postgres_shared_buffers_mib: int = Field(default_factory=lambda: _default_shared_buffers_mib(), ge=16)
+    postgres_shared_buffers_mib: int = Field(
+        default_factory=lambda: default_shared_buffers_mib(psutil.virtual_memory().total), ge=16
+    )
     postgres_max_wal_mib: int = Field(default=8_192, ge=128)
     start_timeout_s: float = Field(default=180.0, gt=0)
 
@@ -50,10 +52,9 @@ class StackSettings(BaseSettings):
         return value or None
 
 
-def _default_shared_buffers_mib() -> int:
+def default_shared_buffers_mib(total_bytes: int) -> int:
     """A twelfth of the machine, for Postgres shares it with Kafka, Flink and the services."""
-    total_mib: int = psutil.virtual_memory().total // 2**20
-    return max(128, min(2_048, total_mib // 12))
+    return max(128, min(2_048, total_bytes // 2**20 // 12))
 
 
 def load_settings() -> StackSettings:

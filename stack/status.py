@@ -174,7 +174,7 @@ def _job_rows(stack: EmbeddedStack) -> list[JobStatusRow]:
                 last.epoch if last else None,
                 age_s,
                 size,
-            )  # fmt: skip
+            )
         )
     return rows
 

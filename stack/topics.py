@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from contracts.topics import ALL_TOPICS
 from stack.errors import StackError
 
 _TIMEOUT_S = 30.0
@@ -26,9 +27,9 @@ class TopicLike(Protocol):
     def config(self) -> dict[str, str]: ...
 
 
-def ensure_topics(bootstrap_servers: str, prefix: str, topics: Iterable[TopicLike] | None = None) -> None:
+def ensure_topics(bootstrap_servers: str, prefix: str, topics: Iterable[TopicLike] = ALL_TOPICS) -> None:
     """Make what is missing. Keys are placed by partition count, so another count means lost order: refused."""
-    wanted = {f"{prefix}{topic.name}": topic for topic in (_all_topics() if topics is None else topics)}
+    wanted = {f"{prefix}{topic.name}": topic for topic in topics}
     client = _client(bootstrap_servers)
     present = _partition_counts(client, bootstrap_servers)
     for name, topic in wanted.items():
@@ -48,20 +49,14 @@ def ensure_topics(bootstrap_servers: str, prefix: str, topics: Iterable[TopicLik
         _await(client.create_topics(missing, operation_timeout=_TIMEOUT_S), KafkaError.TOPIC_ALREADY_EXISTS)
 
 
-def drop_topics(bootstrap_servers: str, prefix: str, topics: Iterable[TopicLike] | None = None) -> None:
+def drop_topics(bootstrap_servers: str, prefix: str, topics: Iterable[TopicLike] = ALL_TOPICS) -> None:
     """Delete an environment's topics with all that is in them."""
     client = _client(bootstrap_servers)
     present = _partition_counts(client, bootstrap_servers)
-    names = [f"{prefix}{topic.name}" for topic in (_all_topics() if topics is None else topics)]
+    names = [f"{prefix}{topic.name}" for topic in topics]
     doomed = [name for name in names if name in present]
     if doomed:
         _await(client.delete_topics(doomed, operation_timeout=_TIMEOUT_S), KafkaError.UNKNOWN_TOPIC_OR_PART)
-
-
-def _all_topics() -> Iterable[TopicLike]:
-    from contracts.topics import ALL_TOPICS
-
-    return ALL_TOPICS
 
 
 def _client(bootstrap_servers: str) -> AdminClient:

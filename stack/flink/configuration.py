@@ -8,8 +8,6 @@ import shutil
 import sys
 from pathlib import Path
 
-import yaml
-
 from stack.errors import StackError
 from stack.files import write_atomically
 from stack.home import Home
@@ -45,10 +43,9 @@ def write_configuration(home: Home, settings: StackSettings, ports: Ports) -> No
     for name in ("conf", "lib", "log", "pids", "tmp", "checkpoints", "savepoints"):
         (flink / name).mkdir(parents=True, exist_ok=True)
     distribution = find_distribution()
-    shipped = yaml.safe_load((distribution / "conf" / "config.yaml").read_text(encoding="utf-8"))
     values = {
         # submission fails on Java 17 without the shipped options
-        "env.java.opts.all": shipped["env"]["java"]["opts"]["all"],
+        "env.java.opts.all": _shipped_java_options(distribution),
         **_process_values(home, settings, ports),
         **_state_values(home, settings),
     }
@@ -120,6 +117,14 @@ def _state_values(home: Home, settings: StackSettings) -> dict[str, object]:
         "execution.checkpointing.dir": checkpoints_folder(home).as_uri(),
         "execution.checkpointing.savepoint-dir": savepoints_folder(home).as_uri(),
     }
+
+
+def _shipped_java_options(distribution: Path) -> str:
+    lines = (distribution / "conf" / "config.yaml").read_text(encoding="utf-8").splitlines()
+    options = [line.strip().removeprefix("all:").strip() for line in lines if line.strip().startswith("all: --add-")]
+    if len(options) != 1:
+        raise StackError("Flink's shipped configuration has no env.java.opts.all", where=str(distribution / "conf"))
+    return options[0]
 
 
 def _shrink_logs(path: Path) -> None:
