@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from pathlib import Path
 
@@ -158,7 +159,7 @@ def test_refused_submission_is_said_and_tried_at_growing_intervals(world: World)
         world.step(later_ms=1_000)
         if len(world.cluster.submitted) > before:
             times.append(world.now_ms)
-    gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
     assert gaps[:6] == [2_000, 4_000, 8_000, 16_000, 32_000, 60_000]
     assert "no module named flink_jobs" in world.folder.status_file.read_text()
 

@@ -80,7 +80,7 @@ def test_program_that_dies_shows_the_end_of_its_log(home: Home, supervisor: Supe
         supervisor.check_starting(program)
         return False
 
-    with pytest.raises(ComponentDiedError, match="broken does not stay up.*\n.*no such broker"):
+    with pytest.raises(ComponentDiedError, match=r"broken does not stay up.*\n.*no such broker"):
         wait_for(check)
 
 
