@@ -110,6 +110,10 @@ class RuleRelayStore(Protocol):
         """Whether this relay is the one that works; others stand by. Only saves work: safety is the fences'."""
         ...
 
+    def resign(self) -> None:
+        """Let a standby lead; harmless when this one doesn't."""
+        ...
+
     def shards_waiting(self, limit: int) -> Sequence[str]:
         """Shards with commands that were not published."""
         ...

@@ -20,7 +20,7 @@ KINDS: Final = {"change": Kind.CHANGE, "price": Kind.PRICE}
 
 
 class PostgresRuleRelayStore:
-    """RuleRelayStore. `close` gives the leadership back; the pool is the caller's."""
+    """RuleRelayStore. The pool is the caller's; `resign` before closing it."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -79,7 +79,7 @@ class PostgresRuleRelayStore:
                 raise FencedError(lost)
             yield connection
 
-    def close(self) -> None:
+    def resign(self) -> None:
         if self._leading is not None:
             self._leading.close()  # ends the session, and its lock with it
             self._pool.putconn(self._leading)

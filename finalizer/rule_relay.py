@@ -1,0 +1,105 @@
+"""Rule commands from Postgres into the shard log: numbered under the shard's fence, then published in that order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import structlog
+
+from contracts.frames_pb2 import Command, CommandFrame, Rule, ShardLogRecord
+from finalizer.failpoints import Failpoint, survive
+from finalizer.ports import FencedError, NumberedCommand, RuleRelayStore
+from ports.message_log import LogWriter
+
+MAX_SHARDS_A_STEP: Final = 2_000
+MAX_COMMANDS_A_STEP: Final = 5_000
+MAX_COMMANDS_A_FRAME: Final = 1_000  # about 60 kB
+
+log = structlog.get_logger()
+
+
+class RuleRelay:
+    """Service. A crash between any two effects publishes the same numbers again, which readers skip."""
+
+    def __init__(self, store: RuleRelayStore, writer: LogWriter, *, shard_log: str, fail: Failpoint = survive) -> None:
+        """shard_log: the topic's name in this environment."""
+        self._store, self._writer, self._fail, self._topic = store, writer, fail, shard_log
+        self._fences: dict[str, int] = {}
+        self._leading = False
+        self._published = 0
+        self._fenced = 0
+
+    def step(self) -> bool:
+        self._leading = self._store.lead()
+        if not self._leading:
+            return False
+        shards = self._store.shards_waiting(MAX_SHARDS_A_STEP)
+        if not shards:
+            return False
+        try:
+            return self._publish(shards)
+        except FencedError as error:
+            log.warning("fenced out, standing by", error=str(error))
+            self._fenced += 1
+            self._fences = {}
+            self._store.resign()
+            return False
+
+    def _publish(self, shards: Sequence[str]) -> bool:
+        fresh = [shard for shard in shards if shard not in self._fences]
+        if fresh:
+            self._fences |= self._store.take(fresh)
+        fences = {shard: self._fences[shard] for shard in shards}
+        self._store.number(fences, MAX_COMMANDS_A_STEP)
+        self._fail("numbered")
+        commands = self._store.numbered(fences, MAX_COMMANDS_A_STEP)
+        if not commands:
+            return False
+        for frame in frames_of(commands):
+            record = ShardLogRecord(commands=frame)
+            newest_ms = max(rule_of(command).created_at_ms for command in frame.commands)
+            self._writer.append(self._topic, frame.shard.encode(), record.SerializeToString(), newest_ms)
+        self._fail("appended")
+        self._writer.flush()
+        self._fail("flushed")
+        self._store.mark_published(fences, [command.command_id for command in commands])
+        self._fail("marked")
+        self._published += len(commands)
+        return True
+
+    def detail(self) -> dict[str, Any]:
+        return {
+            "leading": self._leading,
+            "commands_published": self._published,
+            "shards": len(self._fences),
+            "fenced": self._fenced,
+        }
+
+    def close(self) -> None:
+        self._store.resign()
+        self._writer.close()
+
+
+def rule_of(command: Command) -> Rule:
+    """The rule that a command carries."""
+    return command.create.rule if command.WhichOneof("kind") == "create" else command.remove.rule
+
+
+def frames_of(commands: Sequence[NumberedCommand]) -> Iterator[CommandFrame]:
+    """Frames of consecutive numbers of one shard and epoch, at most MAX_COMMANDS_A_FRAME each."""
+    frame: CommandFrame | None = None
+    for numbered in commands:
+        follows = (
+            frame is not None
+            and (frame.shard, frame.epoch) == (numbered.shard, numbered.epoch)
+            and frame.first_number + len(frame.commands) == numbered.number
+            and len(frame.commands) < MAX_COMMANDS_A_FRAME
+        )
+        if frame is None or not follows:
+            if frame is not None:
+                yield frame
+            frame = CommandFrame(shard=numbered.shard, epoch=numbered.epoch, first_number=numbered.number)
+        frame.commands.append(numbered.command)
+    if frame is not None:
+        yield frame
