@@ -1,0 +1,1 @@
+"""Owners, keys and reference data; for keys of scope `admin`."""

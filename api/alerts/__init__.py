@@ -1,0 +1,1 @@
+"""Create, list, read, cancel, pause and resume alerts."""

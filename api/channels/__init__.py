@@ -1,0 +1,1 @@
+"""Where an owner's triggers are delivered."""

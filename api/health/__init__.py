@@ -1,0 +1,1 @@
+"""Is the process up, can it work, how far are the feeds."""

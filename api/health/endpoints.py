@@ -1,0 +1,88 @@
+"""/healthz, /readyz, /v1/status, /v1/instruments."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query
+from psycopg import Connection
+
+from api.authentication import Authenticated
+from api.database import Database
+from api.health.schemas import (
+    Backlog,
+    FeedStatus,
+    InstrumentPage,
+    InstrumentView,
+    Liveness,
+    OwnerStatus,
+    StatusView,
+)
+from api.openapi import problems
+from api.problems import not_found
+from api.texts import Line
+from api.times import format_time_ms
+from ports.clock import Clock
+from sql.connection import Row
+from sql.overview_store import OverviewStore
+
+MAX_PREFIX_LENGTH: Final = 32
+
+
+def health_routes(database: Database, clock: Clock, version: str) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/healthz", operation_id="getLiveness", tags=["health"])
+    async def get_liveness() -> Liveness:
+        """The process answers."""
+        return Liveness(ok=True)
+
+    @router.get("/readyz", operation_id="getReadiness", tags=["health"], responses=problems(503))
+    def get_readiness() -> Liveness:
+        """The database answers too."""
+        database.transact(lambda connection: OverviewStore(connection).ping())
+        return Liveness(ok=True)
+
+    @router.get("/v1/status", operation_id="getStatus", tags=["overview"], responses=problems(401, 503))
+    def get_status(principal: Authenticated) -> StatusView:
+        """How far each feed is, what waits, how much of your quota is used."""
+
+        def read(connection: Connection[Row]) -> StatusView:
+            store = OverviewStore(connection)
+            owner = store.owner(principal.owner_id)
+            if owner is None:
+                raise not_found("owner")
+            return StatusView(
+                now=format_time_ms(clock.wall_ms()),
+                version=version,
+                owner=OwnerStatus(**owner),
+                feeds=[_feed(row) for row in store.feeds()],
+                backlog=Backlog(**store.backlog()),
+            )
+
+        return database.transact(read)
+
+    @router.get("/v1/instruments", operation_id="listInstruments", tags=["overview"], responses=problems(401, 422, 503))
+    def list_instruments(
+        principal: Authenticated,
+        prefix: Annotated[Line, Query(max_length=MAX_PREFIX_LENGTH, description="how the symbol begins")] = "",
+        cursor: Annotated[Line, Query(max_length=64, description="next_cursor of the page before")] = "",
+        limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+    ) -> InstrumentPage:
+        """What alerts can be made on."""
+        rows = database.transact(lambda c: OverviewStore(c).instruments(cursor, prefix.strip().upper(), limit + 1))
+        found = [InstrumentView(**row) for row in rows[:limit]]
+        return InstrumentPage(instruments=found, next_cursor=found[-1].symbol if len(rows) > limit else None)
+
+    return router
+
+
+def _feed(row: Row) -> FeedStatus:
+    def time(name: str) -> str | None:
+        return None if row[name] is None else format_time_ms(row[name])
+
+    return FeedStatus(
+        **{name: row[name] for name in ("feed", "clock_mode", "rejected", "duplicate", "late", "gaps")},
+        frontier=time("frontier_ms"),
+        newest_frontier=time("newest_frontier_ms"),
+    )

@@ -1,0 +1,1 @@
+"""The web page: static files under a strict content security policy."""
