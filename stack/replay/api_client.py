@@ -13,6 +13,7 @@ from stack.errors import StackError
 TIMEOUT_S: Final = 90.0  # above the longest `?wait=`
 MAX_REST_S: Final = 1.0
 PAGE_ALERTS: Final = 500
+_CONFLICT: Final = 409
 # A gateway or a database that is away; the request may or may not have been done.
 _PASSING_STATUS: Final = frozenset({429, 502, 503, 504})
 
@@ -44,6 +45,15 @@ class ApiClient:
         if response.is_error:
             raise StackError(f"the API refuses {method} {path} with {response.status_code}", remedy=_problem(response))
         return response.json() if response.content else None
+
+    def create_once(self, path: str, body: dict[str, Any]) -> None:
+        """POST something that has a name: when it is there already (409), an earlier try has made it."""
+        try:
+            response = self._retrying(self._once, "POST", path, {"json": body})
+        except (httpx.TransportError, _PassingError) as error:
+            raise StackError(f"the API does not answer POST {path}", remedy=str(error)) from None
+        if response.is_error and response.status_code != _CONFLICT:
+            raise StackError(f"the API refuses POST {path} with {response.status_code}", remedy=_problem(response))
 
     def _once(self, method: str, path: str, options: dict[str, Any]) -> httpx.Response:
         response = self._client.request(method, path, **options)
