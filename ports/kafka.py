@@ -91,7 +91,10 @@ class KafkaReader:
         )
 
     def partitions(self, topic: str) -> int:
-        found = self._consumer.list_topics(topic, METADATA_TIMEOUT_SECONDS).topics[topic]
+        try:
+            found = self._consumer.list_topics(topic, METADATA_TIMEOUT_SECONDS).topics[topic]
+        except KafkaException as error:
+            raise LogError(f"Kafka does not answer about topic {topic}: {error.args[0].str()}") from error
         if found.error is not None or not found.partitions:
             raise LogError(f"topic {topic} does not exist; `./alerts up` creates it")
         return len(found.partitions)
@@ -140,7 +143,10 @@ class KafkaReader:
         return {p: self._watermarks(topic, p)[1] for p in range(self.partitions(topic))}
 
     def _watermarks(self, topic: str, partition: int) -> tuple[int, int]:
-        found = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), METADATA_TIMEOUT_SECONDS)
+        try:
+            found = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), METADATA_TIMEOUT_SECONDS)
+        except KafkaException as error:
+            raise LogError(f"Kafka does not answer about {topic}[{partition}]: {error.args[0].str()}") from error
         if found is None:
             raise LogError(f"{topic}[{partition}]: the broker did not answer within {METADATA_TIMEOUT_SECONDS:.0f} s")
         return found

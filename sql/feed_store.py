@@ -10,10 +10,18 @@ import psycopg
 from psycopg import Connection
 
 from feeds.ports import FeedRow, LeaseLostError, PendingControl, StoreAwayError, TakenFeed
-from sql.connection import Pool, Row, transaction
+from sql.connection import Pool, Row, open_pool, transaction
 from sql.named import load_queries
 
 QUERIES: Final = load_queries("feeds")
+
+
+def open_feed_store(dsn: str, schema: str) -> PostgresFeedStore:
+    """Raises StoreAwayError when the database does not answer."""
+    try:
+        return PostgresFeedStore(open_pool(dsn, schema, "feeds", max_size=2))
+    except psycopg.OperationalError as error:
+        raise StoreAwayError(f"database: {error}") from error
 
 
 class PostgresFeedStore:

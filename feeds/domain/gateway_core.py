@@ -84,7 +84,8 @@ class GatewayCore:
         """Take the next entry of a partition. Anything may be in it; nothing in it raises."""
         self._now_ms = monotonic_ms
         body = entry.body
-        self._positions[entry.partition] = entry.position + 1
+        if entry.position >= self._positions.get(entry.partition, 0):
+            self._positions[entry.partition] = entry.position + 1
         if type(body) is dict:
             kind = body.get("type")
             if kind is None or kind == "tick":
@@ -97,7 +98,9 @@ class GatewayCore:
 
     def advance(self, positions: Mapping[str, int]) -> None:
         """All entries before these positions have been handed in, or are other feeds'."""
-        self._positions.update(positions)
+        for partition, position in positions.items():
+            if position > self._positions.get(partition, 0):
+                self._positions[partition] = position
 
     def accept_control(self, control: Control, number: int, bucket: int | None, monotonic_ms: int) -> None:
         """A numbered control of Postgres, placed behind all entries so far. bucket None: every bucket."""
