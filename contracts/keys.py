@@ -101,6 +101,14 @@ def bucket_shard(feed: str, bucket: int) -> str:
     return _spread_key(f"{feed}/{bucket}", bucket % SPREAD)
 
 
+def bucket_of_shard(key: str) -> tuple[str, int]:
+    """Feed and bucket whose own shard has this key text. Raises ValueError when none has."""
+    feed, _, number = key.rpartition("~")[0].rpartition("/")
+    if not number.isdecimal() or bucket_shard(feed, int(number)) != key:
+        raise ValueError(f"{key!r} is no bucket's key")
+    return feed, int(number)
+
+
 def hot_shard(feed: str, symbol: str, shards: int, index: int) -> str:
     """Key text of shard `index` of `shards` of a hot symbol."""
     return _spread_key(f"{feed}/{symbol}/{shards}.{index}", (stable_hash(symbol) + index) % SPREAD)

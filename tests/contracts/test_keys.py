@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as peer_murmur2
@@ -29,6 +30,17 @@ def test_buckets_spread_evenly_over_partitions_and_key_groups() -> None:
     for parallelism in (1, 2, 4, 8):
         operators = Counter(keys.key_group_of(k) * parallelism // keys.MAX_PARALLELISM for k in buckets)
         assert set(operators.values()) == {16 // parallelism}
+
+
+@pytest.mark.parametrize(("feed", "bucket"), [("main", 0), ("main", 15), ("a/b~c", 3), ("börse", 127)])
+def test_a_bucket_is_found_from_its_key(feed: str, bucket: int) -> None:
+    assert keys.bucket_of_shard(keys.bucket_shard(feed, bucket)) == (feed, bucket)
+
+
+@pytest.mark.parametrize("key", ["", "main", "main/3", "main/3~zz", "main/x~0", keys.hot_shard("main", "AAPL", 4, 1)])
+def test_what_is_no_bucket_s_key_is_refused(key: str) -> None:
+    with pytest.raises(ValueError, match="no bucket's key"):
+        keys.bucket_of_shard(key)
 
 
 @given(st.integers(1, 2**63 - 1), st.integers(2, 64))
