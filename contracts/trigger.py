@@ -55,3 +55,13 @@ class TriggerMessage(BaseModel):
     expires_at_ms: int
     channel_ids: list[int]
     evidence: Evidence
+
+
+class WebhookEvent(BaseModel):
+    """The body of a webhook, as Standard Webhooks shapes it; `timestamp`: when it was finalized, ISO 8601 in UTC."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    type: Literal["alert.triggered"] = "alert.triggered"
+    timestamp: str
+    data: TriggerMessage

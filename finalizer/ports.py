@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from contracts.frames_pb2 import Command
+from finalizer.channels.outcome import Delivery, Result
 from finalizer.domain.batch import BatchPlan, ShardProgress
 
 
@@ -159,3 +160,41 @@ class TriggerRelayStore(Protocol):
     """The trigger outbox; rows held by another relay are left to it."""
 
     def unpublished(self, limit: int) -> AbstractContextManager[TriggerRelayWork]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class NewDelivery:
+    """A trigger that has come out of the log: one row for each of its channels, all with this body."""
+
+    trigger_id: str
+    owner_id: int
+    channel_ids: Sequence[int]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a claim came to. `next_attempt_ms` (wall clock) only for RETRY."""
+
+    delivery: Delivery
+    result: Result
+    reason: str
+    next_attempt_ms: int
+    disable_channel: bool
+
+
+class DeliveryStore(Positions, Protocol):
+    """The ledger: one row per trigger and channel."""
+
+    def accept(self, moves: Moves, deliveries: Sequence[NewDelivery], now_ms: int) -> int:
+        """Move positions and add the rows that aren't there yet; how many. Channels of other owners and unknown
+        triggers give none; a disabled channel's row is DEAD. Raises PositionsMovedError."""
+        ...
+
+    def claim(self, limit: int, now_ms: int, lease_ms: int) -> Sequence[Delivery]:
+        """Due rows, and such whose claim's lease is over, each under a new token, attempts + 1."""
+        ...
+
+    def settle(self, settled: Sequence[Settled], now_ms: int) -> int:
+        """Record results under their tokens; how many still held. A late result changes nothing."""
+        ...

@@ -1,0 +1,92 @@
+"""A trigger as a mail: subject, plain text, HTML. Whatever an owner wrote can break neither a header nor the HTML."""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import UTC, datetime
+from decimal import Decimal
+from email.errors import MessageError
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.policy import SMTP
+from html import escape
+from typing import Final
+
+from contracts.trigger import TriggerMessage
+
+MAX_SUBJECT_CHARACTERS: Final = 200
+DIRECTION_WORDS: Final = {"UP": "up", "DOWN": "down", "ABOVE": "above", "BELOW": "below"}
+
+
+def compose_mail(message: TriggerMessage, sender: str, recipient: str, delivery_id: str) -> EmailMessage:
+    """The whole mail. Raises ValueError when an address is none.
+
+    sender may carry a display name; recipient is one bare address, which is why it is parsed as such.
+    """
+    mail = EmailMessage(policy=SMTP)
+    mail["Subject"] = subject_of(message)
+    mail["From"] = sender
+    try:
+        mail["To"] = Address(addr_spec=recipient)
+    except MessageError as error:
+        raise ValueError(f"{recipient!r} is no mail address") from error
+    mail["Message-ID"] = f"<{delivery_id}@{sender.rpartition('@')[2].rstrip('>') or 'localhost'}>"
+    mail["Date"] = datetime.fromtimestamp(message.evidence.finalized_at_ms / 1000, UTC)
+    mail["Auto-Submitted"] = "auto-generated"
+    lines = lines_of(message)
+    mail.set_content("\n".join(f"{name}: {value}" for name, value in lines) + "\n")
+    rows = "".join(f"<tr><th align=left>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in lines)
+    mail.add_alternative(f"<html><body><table>{rows}</table></body></html>\n", subtype="html")
+    return mail
+
+
+def subject_of(message: TriggerMessage) -> str:
+    """One line without control characters: what happened, then the owner's note, cut at MAX_SUBJECT_CHARACTERS."""
+    text = summary_of(message) + (f" – {message.note}" if message.note else "")
+    line = " ".join("".join(" " if _is_control(c) else c for c in text).split())
+    return line if len(line) <= MAX_SUBJECT_CHARACTERS else line[: MAX_SUBJECT_CHARACTERS - 1] + "…"
+
+
+def summary_of(message: TriggerMessage) -> str:
+    evidence = message.evidence
+    word = DIRECTION_WORDS[evidence.fired]
+    if message.kind == "price":
+        return f"{message.symbol} {word} {message.target}: {evidence.price}"
+    assert evidence.current_bps is not None
+    return f"{message.symbol} {word} {percent(evidence.current_bps)} in {message.window}: {evidence.price}"
+
+
+def lines_of(message: TriggerMessage) -> list[tuple[str, str]]:
+    """Names and values, in the order of a reader's questions."""
+    evidence = message.evidence
+    lines = [("What", summary_of(message)), ("Price", evidence.price), ("At", utc(evidence.event_time_ms))]
+    if message.kind == "change":
+        assert evidence.reference_time_ms is not None
+        assert evidence.previous_bps is not None
+        assert evidence.current_bps is not None
+        assert message.threshold_bps is not None
+        lines += [
+            ("Threshold", f"{message.direction} {percent(message.threshold_bps)} in {message.window}"),
+            ("Reference price", f"{evidence.reference_price} at {utc(evidence.reference_time_ms)}"),
+            ("Change before", percent(evidence.previous_bps)),
+            ("Change now", percent(evidence.current_bps)),
+        ]
+    else:
+        lines += [("Target", f"{message.direction} {message.target}"), ("Price before", str(evidence.previous_price))]
+    if message.note:
+        lines.append(("Note", message.note))
+    return [*lines, ("Alert", str(message.alert_id)), ("Trigger", message.trigger_id)]
+
+
+def percent(bps: int) -> str:
+    """Basis points as a plain per cent text: 512 is "5.12%"."""
+    return f"{Decimal(bps).scaleb(-2):f}%"
+
+
+def utc(event_time_ms: int) -> str:
+    moment = datetime.fromtimestamp(event_time_ms // 1000, UTC)
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{event_time_ms % 1000:03d} UTC"
+
+
+def _is_control(character: str) -> bool:
+    return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") and character not in "\u200d\ufe0f"
