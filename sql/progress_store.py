@@ -34,11 +34,17 @@ class DeliveryRow:
 
     trigger_id: str
     alert_id: int
+    channel_id: int
     kind: str
     address: str
     status: str
     attempts: int
     last_error: str | None
+
+    @property
+    def delivery_id(self) -> str:
+        """As the notifier names it to the receiver."""
+        return f"{self.trigger_id}_{self.channel_id}"
 
 
 class ProgressStore:

@@ -16,7 +16,7 @@ SELECT (SELECT count(*) FROM triggers t
 
 -- name: read_deliveries
 -- Every trigger with what became of each of its channels.
-SELECT t.trigger_id, t.alert_id, c.kind, c.address, d.status, d.attempts, d.last_error
+SELECT t.trigger_id, t.alert_id, c.channel_id, c.kind, c.address, d.status, d.attempts, d.last_error
   FROM triggers t
   JOIN deliveries d USING (trigger_id)
   JOIN channels c USING (channel_id)
