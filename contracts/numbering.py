@@ -45,15 +45,12 @@ class LastNumber:
         """Judge a frame whose entries are (epoch, first_number) … (epoch, first_number + count - 1)."""
         if epoch < self.epoch:
             return Judgement(Reading.OLD_EPOCH, 0, self)
-        if epoch > self.epoch:
-            if first_number != 1:
-                return Judgement(Reading.GAP, 0, self)
-            if count == 0:
-                return Judgement(Reading.KNOWN, 0, self)
-            return Judgement(Reading.NEW_EPOCH, 0, LastNumber(epoch, count))
-        if first_number > self.number + 1:
+        applied = self.number if epoch == self.epoch else 0
+        if first_number > applied + 1:
             return Judgement(Reading.GAP, 0, self)
-        last = first_number + count - 1
-        if last <= self.number:
+        last_number = first_number + count - 1
+        if last_number <= applied:
             return Judgement(Reading.KNOWN, 0, self)
-        return Judgement(Reading.APPLY, self.number + 1 - first_number, LastNumber(epoch, last))
+        if epoch > self.epoch:
+            return Judgement(Reading.NEW_EPOCH, 0, LastNumber(epoch, last_number))
+        return Judgement(Reading.APPLY, applied + 1 - first_number, LastNumber(epoch, last_number))

@@ -48,9 +48,7 @@ def test_an_empty_frame_never_moves_a_reader() -> None:
     entries=st.integers(1, 30),
     frames=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 10)), max_size=40),
 )
-def test_any_delivery_applies_each_entry_at_most_once_and_in_order(
-    entries: int, frames: list[tuple[int, int]]
-) -> None:
+def test_any_delivery_applies_each_entry_at_most_once_and_in_order(entries: int, frames: list[tuple[int, int]]) -> None:
     last, applied = LastNumber(), []
     for first, count in [*frames, (1, entries)]:
         judged = last.judge(1, first, count)

@@ -1,0 +1,112 @@
+"""The matcher's rules word for word: every entry looks at every rule, in exact fractions. Shares nothing with the core."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from contracts import frames_pb2 as pb
+from tests.flink_jobs.domain.shard_log import DIRECTIONS, Create, Entry, Heartbeat, Marker, Remove, Rule, Split, Tick
+
+
+class ReferenceMatcher:
+    def __init__(self) -> None:
+        self.installed: dict[int, tuple[Rule, int]] = {}  # alert -> rule, active_from
+        self.removed: dict[int, int] = {}  # alert -> version
+        self.newest: dict[str, int] = {}
+        self.splits: dict[str, dict[int, Fraction]] = {}
+        self.position = 0
+        self.metrics_number = 0
+        self.out: list[pb.CandidateEntry] = []
+
+    def run(self, log: Sequence[Entry]) -> list[pb.CandidateEntry]:
+        for entry in log:
+            self.position += 1
+            self.metrics_number += not isinstance(entry, (Create, Remove))
+            self.apply(entry)
+        return self.out
+
+    def apply(self, entry: Entry) -> None:
+        if isinstance(entry, Create):
+            self.create(entry.rule)
+        elif isinstance(entry, Remove):
+            rule = entry.rule
+            if rule.alert_id in self.installed and self.installed[rule.alert_id][0].version <= rule.version:
+                del self.installed[rule.alert_id]
+            self.removed[rule.alert_id] = max(rule.version, self.removed.get(rule.alert_id, 0))
+        elif isinstance(entry, Tick):
+            self.tick(entry)
+        elif isinstance(entry, Split):
+            known = self.splits.setdefault(entry.symbol, {})
+            known.setdefault(entry.effective_from_ms, Fraction(entry.new_shares, entry.old_shares))
+        elif isinstance(entry, Heartbeat):
+            frontier = pb.Frontier(
+                frontier_ms=entry.frontier_ms, metrics_epoch=1, metrics_number=self.metrics_number,
+                counts=pb.Counts(late=4),
+            )  # fmt: skip
+            self.out.append(pb.CandidateEntry(position=self.position, frontier=frontier))
+        elif isinstance(entry, Marker):
+            self.out.append(pb.CandidateEntry(position=self.position, marker=pb.Marker(marker_id=entry.marker_id)))
+
+    def create(self, rule: Rule) -> None:
+        if self.removed.get(rule.alert_id, 0) >= rule.version:
+            return
+        if rule.alert_id in self.installed and self.installed[rule.alert_id][0].version > rule.version:
+            return
+        active_from = max(rule.created_at_ms, self.newest.get(rule.symbol, 0))
+        self.installed[rule.alert_id] = (rule, active_from)
+        activation = pb.Activation(alert_id=rule.alert_id, version=rule.version, active_from_event_time_ms=active_from)
+        self.out.append(pb.CandidateEntry(position=self.position, activation=activation))
+
+    def tick(self, tick: Tick) -> None:
+        self.newest[tick.symbol] = max(self.newest.get(tick.symbol, 0), tick.time_ms)
+        claims = []
+        for rule, active_from in list(self.installed.values()):
+            if rule.symbol == tick.symbol and tick.time_ms >= rule.expires_at_ms and self.crosses(rule, tick):
+                del self.installed[rule.alert_id]
+            if rule.symbol != tick.symbol or not active_from <= tick.time_ms < rule.expires_at_ms:
+                continue
+            crossing = self.crosses(rule, tick)
+            if crossing:
+                place, claim = crossing
+                claims.append((place, rule.threshold, rule.alert_id, claim))
+        for _, _, alert_id, claim in sorted(claims, key=lambda claim: claim[:3]):
+            claim.alert_id, claim.version = alert_id, self.installed.pop(alert_id)[0].version
+            self.out.append(pb.CandidateEntry(position=self.position, candidate=claim))
+
+    def crosses(self, rule: Rule, tick: Tick) -> tuple[tuple[int, int], pb.Candidate] | None:
+        claim = pb.Candidate(
+            event_time_ms=tick.time_ms, sequence=tick.sequence, session=tick.session, price_scaled=tick.price
+        )
+        if rule.window is None:
+            side = self.price_side(rule, tick)
+            if side is None or side != rule.direction:
+                return None
+            claim.fired = DIRECTIONS[side]
+            claim.previous_price_scaled, claim.previous_event_time_ms = tick.previous_price, tick.previous_time_ms
+            return (6, side == "BELOW"), claim
+        for change in tick.changes:
+            previous, current = Fraction(change.previous_half_bps, 2), Fraction(change.current_half_bps, 2)
+            if change.window != rule.window:
+                continue
+            up, down = previous < rule.threshold <= current, -previous < rule.threshold <= -current
+            if (up and rule.direction in ("UP", "EITHER")) or (down and rule.direction in ("DOWN", "EITHER")):
+                claim.fired = pb.UP if up else pb.DOWN
+                claim.window = rule.window
+                claim.reference_time_ms, claim.reference_price_scaled = tick.time_ms - 60, tick.price + 5
+                claim.previous_bps, claim.current_bps = previous.__floor__(), current.__floor__()
+                return (rule.window, int(down)), claim
+        return None
+
+    def price_side(self, rule: Rule, tick: Tick) -> str | None:
+        if not tick.previous_price:
+            return None
+        last, target = Fraction(tick.previous_price), Fraction(rule.threshold)
+        for effective_from, ratio in self.splits.get(tick.symbol, {}).items():
+            if tick.previous_time_ms < effective_from <= tick.time_ms:
+                last /= ratio
+            if rule.created_at_ms < effective_from <= tick.time_ms:
+                target /= ratio
+        if last < target <= tick.price:
+            return "ABOVE"
+        return "BELOW" if last > target >= tick.price else None
