@@ -75,7 +75,7 @@ def clock() -> SimulatedClock:
     return SimulatedClock()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def new_clock() -> Callable[[], SimulatedClock]:
     return SimulatedClock
 

@@ -151,7 +151,7 @@ def test_payloads_are_bounded_in_dead_letters_and_stay_text() -> None:
 
 
 def test_scale_of_prices(read_frames: Any) -> None:
-    """FAULTS "scale of prices": tiny and large prices exactly; of a hundred only the over-range row is refused."""
+    """CASES "scale of prices": tiny and large prices exactly; of a hundred only the over-range row is refused."""
     bodies = [
         {"symbol": "TINY", "ts": WALL_MS, "price": "0.00000000000172"},
         {"symbol": "BIG", "ts": WALL_MS, "price": "700000.00"},
@@ -168,7 +168,7 @@ def test_scale_of_prices(read_frames: Any) -> None:
 
 
 def test_poisoned_event_time_in_live_mode(read_frames: Any) -> None:
-    """FAULTS "poisoned event time": a day ahead, one in microseconds, ten good ones."""
+    """CASES "poisoned event time": a day ahead, one in microseconds, ten good ones."""
     core = new_core(live=True)
     wild = [GOOD | {"ts": WALL_MS + 86_400_000}, GOOD | {"ts": WALL_MS * 1_000}]
     frames, letters = run(core, [*wild, *(GOOD | {"ts": WALL_MS + i} for i in range(10))])
