@@ -13,6 +13,8 @@ from psycopg import OperationalError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
+from api.settings import MAX_BODY_BYTES
+
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER_SECONDS: Final = 1
 MAX_FIELD_ERRORS: Final = 20
@@ -91,7 +93,7 @@ def install_problems(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _on_unexpected)
 
 
-def _on_problem(_: Request, error: Exception) -> Response:
+async def _on_problem(_: Request, error: Exception) -> Response:
     assert isinstance(error, ProblemError)
     more = dict(error.more)
     if error.field is not None:
@@ -99,7 +101,7 @@ def _on_problem(_: Request, error: Exception) -> Response:
     return problem_response(error.code, error.detail, headers=error.headers, **more)
 
 
-def _on_invalid(_: Request, error: Exception) -> Response:
+async def _on_invalid(_: Request, error: Exception) -> Response:
     """What was sent is not repeated: it may hold secrets, or text that can't be encoded."""
     assert isinstance(error, RequestValidationError)
     found = error.errors()
@@ -119,18 +121,20 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8", "replace")[:500]
 
 
-def _on_http(request: Request, error: Exception) -> Response:
+async def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
     if error.status_code == 404:
         return problem_response("not-found", "There is no such page.", headers=headers)
     if error.status_code == 405:
         return problem_response("method-not-allowed", f"{request.method} is not possible here.", headers=headers)
+    if error.status_code == 413:
+        return problem_response("too-large", f"A request body has at most {MAX_BODY_BYTES} bytes.", headers=headers)
     detail = _clean(str(error.detail))
     return problem_response("bad-request", detail, headers=headers, status=error.status_code)
 
 
-def _on_unavailable(request: Request, error: Exception) -> Response:
+async def _on_unavailable(request: Request, error: Exception) -> Response:
     log.warning("database away", error=str(error), kind=type(error).__name__, path=request.url.path)
     return problem_response(
         "unavailable",
@@ -140,6 +144,6 @@ def _on_unavailable(request: Request, error: Exception) -> Response:
     )
 
 
-def _on_unexpected(request: Request, error: Exception) -> Response:
+async def _on_unexpected(request: Request, error: Exception) -> Response:
     log.error("unexpected error", path=request.url.path, method=request.method, exc_info=error)
     return problem_response("internal", "Something went wrong on our side; it has been logged.")

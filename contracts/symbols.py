@@ -34,5 +34,7 @@ def spellings(text: object) -> list[str]:
     An exact match must win: VOD.L is not VOD-L while both exist. Raises SymbolError.
     """
     symbol = canonical_symbol(text)
-    others = (symbol.replace(used, other) for used in _CLASS_SEPARATORS for other in _CLASS_SEPARATORS if used in symbol)
+    others = (
+        symbol.replace(used, other) for used in _CLASS_SEPARATORS for other in _CLASS_SEPARATORS if used in symbol
+    )
     return list(dict.fromkeys((symbol, *others)))

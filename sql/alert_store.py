@@ -23,7 +23,7 @@ MAX_DELIVERIES: Final = 100
 
 
 class IdempotencyKeyTakenError(Exception):
-    """Another request created an alert under this key meanwhile; the transaction is over, look the key up in a new one."""
+    """Another request created an alert under this key meanwhile: look it up in a new transaction."""
 
 
 @dataclass(frozen=True, slots=True)

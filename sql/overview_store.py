@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from psycopg import Connection
 
@@ -20,9 +20,7 @@ class OverviewStore:
         self._connection = connection
 
     def instruments(self, after_symbol: str, prefix: str, limit: int) -> list[Row]:
-        return list(
-            QUERIES.list_instruments(self._connection, after_symbol=after_symbol, prefix=prefix, limit=limit)
-        )
+        return list(QUERIES.list_instruments(self._connection, after_symbol=after_symbol, prefix=prefix, limit=limit))
 
     def feeds(self) -> list[Row]:
         return list(QUERIES.read_feed_overview(self._connection))

@@ -7,9 +7,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
 
-from api.texts import Line, Text
+from api.texts import Text
 from api.times import TimeMs, TimeText
-from contracts.vocabulary import Status
 
 MAX_THRESHOLD_BPS: Final = 10_000_000  # +100 000 %
 MAX_DOWN_BPS: Final = 9_999  # a price above zero has never lost all of itself
@@ -115,6 +114,9 @@ class NewPriceAlert(_NewAlert):
 NewAlertRequest = Annotated[NewChangeAlert | NewPriceAlert, Field(discriminator="kind")]
 
 
+ShownStatus = Literal["PENDING", "ACTIVE", "PAUSED", "TRIGGERED", "CANCELLED", "EXPIRED", "EXPIRING"]
+
+
 class TriggerView(BaseModel):
     """What happened, in words and with the numbers to check it by: prices as the feed printed them."""
 
@@ -148,7 +150,7 @@ class AlertView(BaseModel):
     target: str | None
     note: str
     channels: list[int]
-    status: Status | Literal["EXPIRING"] = Field(
+    status: ShownStatus = Field(
         description=(
             "EXPIRING: past expires_at, but its end is not finalized yet; "
             "it becomes EXPIRED, or TRIGGERED by an earlier price"
@@ -188,5 +190,4 @@ class DeliveryList(BaseModel):
     deliveries: list[DeliveryView]
 
 
-ShownStatus = Literal["PENDING", "ACTIVE", "PAUSED", "TRIGGERED", "CANCELLED", "EXPIRED", "EXPIRING"]
-SymbolText = Annotated[Line, Field(min_length=1, max_length=64)]
+SymbolText = Annotated[str, Field(min_length=1, max_length=64)]

@@ -70,7 +70,7 @@ def _time(time_ms: int | None) -> str | None:
 def as_created(view: AlertView) -> AlertView:
     """What the create answered at once, whatever has happened since: a replayed request gets the same body."""
     return view.model_copy(
-        update={"status": Status.PENDING, "version": 1, "active_from": None, "ended_at": None, "trigger": None}
+        update={"status": str(Status.PENDING), "version": 1, "active_from": None, "ended_at": None, "trigger": None}
     )
 
 
