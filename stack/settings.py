@@ -39,7 +39,7 @@ class StackSettings(BaseSettings):
         default_factory=lambda: default_shared_buffers_mib(psutil.virtual_memory().total), ge=16
     )
     postgres_max_wal_mib: int = Field(default=8_192, ge=128)
-    start_timeout_s: float = Field(default=180.0, gt=0)
+    start_timeout_s: float = Field(default=300.0, gt=0)
 
     @field_validator("home")
     @classmethod
