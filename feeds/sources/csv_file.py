@@ -90,6 +90,7 @@ class CsvFileSource:
             name for name in self._layout.columns().values() if not isinstance(header, list) or name not in header
         ]
         if missing:
+            rows.close()
             raise SourceError(f"CSV source {self._path}: no column {', '.join(missing)}; set ALERTS_CSV_… to its names")
         assert isinstance(header, list)
         return self._entries_of(rows, {field: header.index(name) for field, name in self._layout.columns().items()})
