@@ -15,6 +15,7 @@ from api.alerts.activation import ActivationWaiter
 from api.alerts.endpoints import alert_routes
 from api.alerts.service import AlertService
 from api.authentication import Authenticator
+from api.body_limit import BodyLimit
 from api.channels.endpoints import channel_routes
 from api.channels.service import ChannelService
 from api.database import Database
@@ -47,7 +48,6 @@ def make_app(settings: ApiSettings, database: Database, clock: Clock) -> FastAPI
         docs_url=None,  # those pages load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
-        max_body_size=MAX_BODY_BYTES,
         lifespan=lifespan,
     )
     app.state.authenticator = Authenticator(database, lambda: clock.monotonic_ms() / 1_000)
@@ -60,6 +60,7 @@ def make_app(settings: ApiSettings, database: Database, clock: Clock) -> FastAPI
     app.include_router(admin_routes(database))
     app.include_router(page_routes())
     install_openapi(app)
+    app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)  # the framework's own answers in plain text
     app.add_middleware(ResponseHeaders)
     return app
 

@@ -13,8 +13,6 @@ from psycopg import OperationalError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from api.settings import MAX_BODY_BYTES
-
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER_SECONDS: Final = 1
 MAX_FIELD_ERRORS: Final = 20
@@ -128,8 +126,6 @@ async def _on_http(request: Request, error: Exception) -> Response:
         return problem_response("not-found", "There is no such page.", headers=headers)
     if error.status_code == 405:
         return problem_response("method-not-allowed", f"{request.method} is not possible here.", headers=headers)
-    if error.status_code == 413:
-        return problem_response("too-large", f"A request body has at most {MAX_BODY_BYTES} bytes.", headers=headers)
     detail = _clean(str(error.detail))
     return problem_response("bad-request", detail, headers=headers, status=error.status_code)
 
