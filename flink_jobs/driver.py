@@ -9,7 +9,7 @@ Everything here is written against PyFlink 2.3.0 in process mode; docs/flink.md 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -191,27 +191,34 @@ class CoreFunction(KeyedProcessFunction):  # type: ignore[misc] # pyflink has no
                 self._count(name, total - counted[name])
 
 
+def settings_beside(found: Mapping[str, str], arguments: JobArguments) -> dict[str, str]:
+    """What the job adds to a configuration. Raises ModeError, CheckpointModeError."""
+    mode = found.get("python.execution-mode", EXECUTION_MODE)
+    if mode != EXECUTION_MODE:
+        raise ModeError(mode)
+    checkpointing = found.get("execution.checkpointing.mode", DEFAULTS["execution.checkpointing.mode"])
+    if checkpointing.upper() != DEFAULTS["execution.checkpointing.mode"]:
+        raise CheckpointModeError(checkpointing)
+    wanted = {**DEFAULTS, "execution.checkpointing.interval": f"{arguments.checkpoint_interval_ms} ms"}
+    missing = {name: value for name, value in wanted.items() if name not in found}
+    return {**missing, "python.execution-mode": EXECUTION_MODE}
+
+
 def build_environment(arguments: JobArguments) -> StreamExecutionEnvironment:
     """The environment with what the configuration leaves open. Raises ModeError, CheckpointModeError."""
     env = StreamExecutionEnvironment.get_execution_environment()
-    found = get_j_env_configuration(env._j_stream_execution_environment).toMap()
-    mode = found.get("python.execution-mode") or EXECUTION_MODE
-    if mode != EXECUTION_MODE:
-        raise ModeError(mode)
-    checkpointing = found.get("execution.checkpointing.mode") or DEFAULTS["execution.checkpointing.mode"]
-    if checkpointing.upper() != DEFAULTS["execution.checkpointing.mode"]:
-        raise CheckpointModeError(checkpointing)
-    missing = Configuration()
-    interval = {"execution.checkpointing.interval": f"{arguments.checkpoint_interval_ms} ms"}
-    for name, value in {**DEFAULTS, **interval}.items():
-        if name not in found:
-            missing.set_string(name, value)
-    missing.set_string("python.execution-mode", EXECUTION_MODE)
-    env.configure(missing)
+    configuration = Configuration()
+    for name, value in settings_beside(_configured(env), arguments).items():
+        configuration.set_string(name, value)
+    env.configure(configuration)
     env.set_max_parallelism(MAX_PARALLELISM)
     if arguments.parallelism is not None:
         env.set_parallelism(arguments.parallelism)
     return env
+
+
+def _configured(env: StreamExecutionEnvironment) -> dict[str, str]:
+    return dict(get_j_env_configuration(env._j_stream_execution_environment).toMap())
 
 
 def build_source(env: StreamExecutionEnvironment, job: CoreJob, arguments: JobArguments) -> DataStream:
@@ -285,5 +292,4 @@ def submit(job: CoreJob, arguments: JobArguments) -> None:
     """Build the job and hand it to the cluster that `flink run` names."""
     env = build_environment(arguments)
     build_job(env, job, arguments)
-    configured = get_j_env_configuration(env._j_stream_execution_environment).toMap().get("pipeline.name")
-    env.execute(arguments.job_name or configured or f"{arguments.topic_prefix}{job.name}")
+    env.execute(arguments.job_name or _configured(env).get("pipeline.name") or f"{arguments.topic_prefix}{job.name}")

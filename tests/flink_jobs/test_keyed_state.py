@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import pytest
-from pyflink.fn_execution.coders import BytesCoder, CharCoder
+from pyflink.fn_execution.coders import BinaryCoder, CharCoder
 from pyflink.fn_execution.state_impl import InternalSynchronousMapRuntimeState
 
 from flink_jobs.keyed_state import FlinkMap, KeyedState, StateUseError
@@ -69,7 +69,7 @@ class JvmSide:
 
 
 def pyflink_map(jvm: JvmSide, write_cache: int) -> FlinkMap:
-    state: FlinkMap = InternalSynchronousMapRuntimeState(jvm, None, CharCoder(), BytesCoder(), write_cache)
+    state: FlinkMap = InternalSynchronousMapRuntimeState(jvm, None, CharCoder(), BinaryCoder(), write_cache)
     return state
 
 
