@@ -28,7 +28,7 @@ def compose_mail(message: TriggerMessage, sender: str, recipient: str, delivery_
     mail["From"] = sender
     try:
         mail["To"] = Address(addr_spec=recipient)
-    except MessageError as error:
+    except (MessageError, IndexError) as error:  # the parser indexes into an empty text
         raise ValueError(f"{recipient!r} is no mail address") from error
     mail["Message-ID"] = f"<{delivery_id}@{sender.rpartition('@')[2].rstrip('>') or 'localhost'}>"
     mail["Date"] = datetime.fromtimestamp(message.evidence.finalized_at_ms / 1000, UTC)

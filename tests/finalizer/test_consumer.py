@@ -17,8 +17,19 @@ from finalizer.consumer import Consumer
 from ports.memory_log import MemoryLog
 from sql.finalizer_store import PostgresFinalizerStore
 from tests.finalizer.settable_clock import DieAt, DiedError
-from tests.finalizer.world import DEAD_LETTERS, END_MS, SHARD, START_MS, TOPIC, World, activation, candidate, frame
-from tests.finalizer.world import frontier, marker
+from tests.finalizer.world import (
+    DEAD_LETTERS,
+    END_MS,
+    SHARD,
+    START_MS,
+    TOPIC,
+    World,
+    activation,
+    candidate,
+    frame,
+    frontier,
+    marker,
+)
 
 MakeConsumer = Callable[..., Consumer]
 
