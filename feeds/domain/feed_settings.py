@@ -12,11 +12,12 @@ LIVE: Final = "live"
 REPLAY: Final = "replay"
 MAX_FRAME_ROWS: Final = 65_535  # a frame's symbol index is a u2
 DEFAULT_AHEAD_OF_CLOCK_MS: Final = 10_000
+MAX_STORED_MS: Final = (1 << 62) - 1  # what `sql/reference_store.py` lets an operator store
 _LIMITS: Final[dict[str, tuple[int, int]]] = {
-    "reorder_ms": (0, DAY_MS),
+    "reorder_ms": (0, MAX_STORED_MS),
     "heartbeat_bound_ms": (0, DAY_MS),
     "ahead_of_clock_ms": (0, DAY_MS),
-    "max_ahead_ms": (0, 10_000 * DAY_MS),
+    "max_ahead_ms": (0, MAX_STORED_MS),
     "frame_age_ms": (0, 10_000),
     "frame_rows": (1, MAX_FRAME_ROWS),
     "catching_up_frame_age_ms": (0, 10_000),
