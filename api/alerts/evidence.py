@@ -17,18 +17,19 @@ WINDOW_WORDS: Final = {
     "1mo": "1 month",
     "1y": "1 year",
 }
-_VERBS: Final = {"UP": "rose", "DOWN": "fell", "ABOVE": "rose above", "BELOW": "fell below"}
+_VERBS: Final = {"UP": "rose", "DOWN": "fell"}
 
 
 def summarize(symbol: str, target: str | None, evidence: Evidence) -> str:
     """One sentence. `target` is a price alert's, in plain decimals."""
-    verb = _VERBS[evidence.fired]
     now = f"{evidence.price} at {format_time_ms(evidence.event_time_ms)}"
     if evidence.fired in ("ABOVE", "BELOW"):
-        return f"{symbol} {verb} {target}: {_at(evidence.previous_price, evidence.previous_event_time_ms)} → {now}"
+        side = "below" if evidence.fired == "ABOVE" else "above"
+        before = _at(evidence.previous_price, evidence.previous_event_time_ms)
+        return f"{symbol} reached {target} from {side}: {before} → {now}"
     window = WINDOW_WORDS.get(evidence.window or "", evidence.window)
     before = _at(evidence.reference_price, evidence.reference_time_ms)
-    return f"{symbol} {verb} {_percent(evidence)}% in {window}: {before} → {now}"
+    return f"{symbol} {_VERBS[evidence.fired]} {_percent(evidence)}% in {window}: {before} → {now}"
 
 
 def _at(price: str | None, time_ms: int | None) -> str:

@@ -1,4 +1,4 @@
-"""`./alerts admin`: owners and keys, feeds, instruments, splits, resumes, routing, settings. One JSON line on stdout."""
+"""`./alerts admin`: keys, feeds, instruments, splits, resumes, routing, settings. One JSON line on stdout each."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ Ages = Annotated[
 
 @app.command("create-key")
 def create_key(
+    *,
     owner: Annotated[str, typer.Option(help="Made when there is none of this name.")],
     admin: Annotated[bool, typer.Option("--admin", help="Also opens /v1/admin.")] = False,
     expires_at: Annotated[str | None, typer.Option(help="RFC 3339 with an offset; default: never.")] = None,
@@ -70,6 +71,7 @@ def revoke_key(key_id: str, dsn: Dsn = None, schema: Schema = None) -> None:
 
 @app.command("feed")
 def feed(
+    *,
     name: Annotated[str, typer.Option("--name")],
     clock_mode: Annotated[str, typer.Option(help="live or replay.")] = "live",
     buckets: Annotated[int, typer.Option(min=1, max=1_024)] = 16,
@@ -89,6 +91,7 @@ def feed(
 
 @app.command("settings")
 def settings(
+    *,
     name: Annotated[str, typer.Option("--feed")],
     reorder_ms: Milliseconds = None,
     max_ahead_ms: Milliseconds = None,
@@ -116,6 +119,7 @@ def instrument(
 
 @app.command("split")
 def split(
+    *,
     symbol: Symbol,
     effective_from: Time,
     new_shares: Annotated[int, typer.Option(min=1)],

@@ -17,7 +17,8 @@ def test_a_change_alert_is_pending_with_its_command(api, ada, gain, sql) -> None
     alert = answer.json()
     assert answer.headers["location"] == f"/v1/alerts/{alert['alert_id']}"
     assert {k: alert[k] for k in ("symbol", "kind", "window", "direction", "threshold_bps", "threshold_percent")} == {
-        "symbol": "AAPL", "kind": "change", "window": "1h", "direction": "UP", "threshold_bps": 500, "threshold_percent": "5",
+        "symbol": "AAPL", "kind": "change", "window": "1h", "direction": "UP", "threshold_bps": 500,
+        "threshold_percent": "5",
     }  # fmt: skip
     assert (alert["status"], alert["version"], alert["created_at"]) == ("PENDING", 1, NOON)
     assert alert["expires_at"] == "2026-03-31T12:00:00.000Z"

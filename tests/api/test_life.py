@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 Headers = dict[str, str]
+ROUTES = (("GET", ""), ("DELETE", ""), ("GET", "/deliveries"), ("POST", "/pause"), ("POST", "/resume"))
 
 
 def create(api: httpx.Client, headers: Headers, body: dict[str, Any], **more: str) -> httpx.Response:
@@ -208,7 +209,8 @@ def test_a_trigger_is_told_in_words_with_its_deliveries(api, ada, gain, sql) -> 
     made = create(api, ada, {**gain, "direction": "DOWN", "window": "1d"}).json()["alert_id"]
     sql(TRIGGER, EVIDENCE, made)
     sql(
-        "INSERT INTO deliveries (trigger_id, channel_id, owner_id, status, attempts, delivered_at, body, next_attempt_at) "
+        "INSERT INTO deliveries"
+        " (trigger_id, channel_id, owner_id, status, attempts, delivered_at, body, next_attempt_at) "
         "SELECT trigger_id, %s, owner_id, 'DELIVERED', 2, to_timestamp(0), '', now() FROM triggers",
         channel["channel_id"],
     )
