@@ -6,16 +6,41 @@ import unicodedata
 from datetime import UTC, datetime
 from decimal import Decimal
 from email.errors import MessageError
+from email.header import Header
 from email.headerregistry import Address
 from email.message import EmailMessage
-from email.policy import SMTP
+from email.policy import EmailPolicy
 from html import escape
-from typing import Final
+from typing import Any, Final
 
 from contracts.trigger import TriggerMessage
 
+CRLF: Final = "\r\n"
 MAX_SUBJECT_CHARACTERS: Final = 200
 DIRECTION_WORDS: Final = {"UP": "up", "DOWN": "down", "ABOVE": "above", "BELOW": "below"}
+
+
+class MailPolicy(EmailPolicy):
+    """Keeps the subject as it is given and encodes it with email.header.
+
+    Python 3.11's own way decodes what looks like an encoded word, and drops a space between two encoded ones.
+    """
+
+    def header_store_parse(self, name: str, value: Any) -> tuple[str, Any]:
+        return (name, value) if name.lower() == "subject" else super().header_store_parse(name, value)
+
+    def fold(self, name: str, value: Any) -> str:
+        return _fold_subject(name, str(value)) if name.lower() == "subject" else super().fold(name, value)
+
+    def fold_binary(self, name: str, value: Any) -> bytes:
+        if name.lower() == "subject":
+            return _fold_subject(name, str(value)).encode("ascii")
+        return super().fold_binary(name, value)
+
+
+def _fold_subject(name: str, text: str) -> str:
+    plain = text.isascii() and "=?" not in text  # a text that looks like an encoded word must be one
+    return f"{name}: {Header(text, 'us-ascii' if plain else 'utf-8', header_name=name).encode(linesep=CRLF)}{CRLF}"
 
 
 def compose_mail(message: TriggerMessage, sender: str, recipient: str, delivery_id: str) -> EmailMessage:
@@ -23,7 +48,7 @@ def compose_mail(message: TriggerMessage, sender: str, recipient: str, delivery_
 
     sender may carry a display name; recipient is one bare address, which is why it is parsed as such.
     """
-    mail = EmailMessage(policy=SMTP)
+    mail = EmailMessage(policy=MailPolicy(linesep=CRLF))
     mail["Subject"] = subject_of(message)
     mail["From"] = sender
     try:

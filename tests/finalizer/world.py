@@ -35,7 +35,7 @@ class World:
 
     def rows(self, statement: str, *parameters: Any) -> list[dict[str, Any]]:
         with self.pool.connection() as connection:
-            cursor = connection.execute(statement, parameters)
+            cursor = connection.execute(statement, parameters or None)
             return cursor.fetchall() if cursor.description else []
 
     def value(self, statement: str, *parameters: Any) -> Any:

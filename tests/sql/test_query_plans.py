@@ -1,0 +1,45 @@
+"""Hot queries keep their index: by name, on tables large enough for the planner to want it."""
+
+from __future__ import annotations
+
+import pytest
+
+from sql import delivery_store, feed_store, finalizer_store, relay_store
+from sql.connection import Pool
+from tests.finalizer.world import SHARD, World
+
+CASES = [
+    (finalizer_store.QUERIES.expire_alerts, "alerts_expiring",
+     {"shard": SHARD, "frontier_ms": 0, "limit": 10, "ended_at_ms": 0}),
+    (finalizer_store.QUERIES.move_sweep, "alerts_expiring", {"shard": SHARD, "frontier_ms": 0}),
+    (finalizer_store.QUERIES.refuse_claims, "alerts_pkey", {"shard": [SHARD], "alert_id": [1], "version": [1]}),
+    (finalizer_store.QUERIES.activate_alerts, "alerts_pkey",
+     {"shard": [SHARD], "alert_id": [1], "version": [1], "active_from_ms": [1], "epoch": [1], "position": [1]}),
+    (relay_store.RULES.number_commands, "rule_commands_unnumbered", {"shards": [SHARD], "limit": 10}),
+    (relay_store.RULES.find_waiting_shards, "rule_commands_unpublished", {"limit": 10}),
+    (relay_store.RULES.read_numbered, "rule_commands_unpublished", {"shards": [SHARD], "limit": 10}),
+    (relay_store.TRIGGERS.hold_unpublished, "triggers_unpublished", {"limit": 10}),
+    (delivery_store.QUERIES.claim_deliveries, "deliveries_due", {"limit": 10, "now_ms": 0, "lease_ms": 1}),
+    (feed_store.QUERIES.read_numbered_controls, "feed_controls", {"feed": "stocks", "limit": 10}),
+]  # fmt: skip
+
+
+@pytest.fixture
+def filled(pool: Pool) -> Pool:
+    """5 000 alerts, most of them over and their commands published."""
+    world = World(pool)
+    world.add_alerts(5_000)
+    world.rows("UPDATE alerts SET status = 'CANCELLED' WHERE alert_id % 10 > 0")
+    world.rows("UPDATE rule_commands SET published_at = now(), epoch = 1, number = command_id WHERE alert_id % 10 > 0")
+    with pool.connection() as connection:
+        connection.execute("ANALYZE")
+    return pool
+
+
+def test_hot_queries_use_their_index(filled: Pool) -> None:
+    for query, index, parameters in CASES:
+        with filled.connection() as connection:
+            connection.execute("SET LOCAL enable_seqscan = off")
+            rows = connection.execute(f"EXPLAIN {query.sql}", parameters).fetchall()
+        plan = "\n".join(row["QUERY PLAN"] for row in rows)
+        assert index in plan, f"{query.__name__}:\n{plan}"

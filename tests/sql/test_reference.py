@@ -1,0 +1,119 @@
+"""Declarations and the gateway's side of their controls, on real Postgres."""
+
+from __future__ import annotations
+
+import pytest
+
+from contracts.frames_pb2 import Control
+from contracts.keys import bucket_of
+from feeds.ports import LeaseLostError
+from sql.connection import Pool
+from sql.feed_store import PostgresFeedStore
+from sql.reference_store import (
+    DeclaredOtherwiseError,
+    FeedSettings,
+    LiveAlertsError,
+    ReferenceStore,
+    UnknownFeedError,
+    UnknownInstrumentError,
+)
+from tests.finalizer.world import World
+
+
+def test_each_declaration_has_its_control_and_repeats_have_none(pool: Pool) -> None:
+    store, gateway = ReferenceStore(pool), PostgresFeedStore(pool)
+    made = [
+        store.create_feed("stocks", 16, "live", FeedSettings(reorder_ms=2_000)),
+        store.add_instrument("AAA", "stocks", 2),
+        store.add_split("AAA", 500, 3, 1),
+        store.resume("AAA"),
+        store.set_routing("AAA", 4),
+        store.set_settings("stocks", FeedSettings(reference_age_ms={"1h": 5})),
+    ]
+    assert None not in made
+    assert store.create_feed("stocks", 16, "live") is None
+    assert store.add_instrument("AAA", "stocks", 2) is None
+    assert store.add_split("AAA", 500, 6, 2) is None
+    assert store.set_routing("AAA", 4) is None
+    taken = gateway.take_lease("stocks", '{"a": 1}')
+    assert taken is not None
+    assert (taken.row.lease, taken.checkpoint) == (1, '{"a": 1}')
+    assert taken.row.settings == {"reorder_ms": 2_000, "reference_age_ms": {"1h": 5}}
+    assert gateway.list_instruments("stocks") == {"AAA": 2}
+    assert gateway.feeds_with_controls(["stocks", "none"]) == ["stocks"]
+    controls = gateway.number_controls("stocks", 1, 100)
+    assert [c.control_number for c in controls] == [1, 2, 3, 4, 5, 6]
+    own = bucket_of("AAA", 16)
+    assert [c.bucket for c in controls] == [None, own, own, own, own, None]
+    kinds = [Control.FromString(c.payload).WhichOneof("kind") for c in controls]
+    assert kinds == ["settings", "instrument", "split", "resume", "routing", "settings"]
+    assert Control.FromString(controls[4].payload).routing.version == 2
+    ids = [c.control_id for c in controls]
+    assert store.controls_waiting(ids) == 6
+    gateway.mark_published("stocks", 1, ids)
+    assert store.controls_waiting(ids) == 0
+    assert gateway.number_controls("stocks", 1, 100) == []
+
+
+def test_a_control_that_commits_late_gets_a_later_number(pool: Pool) -> None:
+    store, gateway = ReferenceStore(pool), PostgresFeedStore(pool)
+    store.create_feed("stocks", 1, "live")
+    gateway.take_lease("stocks", "{}")
+    insert = "INSERT INTO feed_controls (feed, payload) VALUES ('stocks', %s)"
+    with pool.connection() as late:
+        late.execute(insert, (b"late",))
+        store.add_instrument("AAA", "stocks", 2)
+        (first,) = gateway.number_controls("stocks", 1, 100)
+        assert first.control_number == 1
+    first, second = gateway.number_controls("stocks", 1, 100)
+    assert (second.payload, second.control_number) == (b"late", 2)
+    assert second.control_id < first.control_id
+
+
+def test_a_gateway_whose_lease_is_over_changes_nothing(pool: Pool) -> None:
+    store, gateway = ReferenceStore(pool), PostgresFeedStore(pool)
+    store.create_feed("stocks", 1, "live")
+    store.add_instrument("AAA", "stocks", 2)
+    gateway.take_lease("stocks", "{}")
+    (control,) = gateway.number_controls("stocks", 1, 10)
+    assert gateway.take_lease("stocks", '{"other": 1}') is not None
+    with pytest.raises(LeaseLostError):
+        gateway.number_controls("stocks", 1, 10)
+    with pytest.raises(LeaseLostError):
+        gateway.mark_published("stocks", 1, [control.control_id])
+    gateway.save_checkpoints({"stocks": 1}, {"stocks": '{"stale": 1}'})
+    taken = gateway.take_lease("stocks", "{}")
+    assert taken is not None
+    assert taken.checkpoint == "{}"
+    assert gateway.number_controls("stocks", 3, 10) == [control]
+    assert gateway.take_lease("none", "{}") is None
+
+
+def test_contradictions_are_refused(pool: Pool) -> None:
+    store = ReferenceStore(pool)
+    store.create_feed("stocks", 16, "live")
+    store.create_feed("other", 1, "live")
+    store.add_instrument("AAA", "stocks", 2)
+    store.add_split("AAA", 500, 3, 1)
+    for contradiction in (
+        lambda: store.create_feed("stocks", 8, "live"),
+        lambda: store.add_instrument("AAA", "stocks", 3),
+        lambda: store.add_instrument("AAA", "other", 2),
+        lambda: store.add_split("AAA", 500, 2, 1),
+    ):
+        with pytest.raises(DeclaredOtherwiseError):
+            contradiction()
+    with pytest.raises(UnknownFeedError):
+        store.add_instrument("BBB", "none", 2)
+    with pytest.raises(UnknownInstrumentError):
+        store.resume("BBB")
+
+
+def test_routing_stays_while_alerts_live(pool: Pool) -> None:
+    world = World(pool)
+    (alert_id,) = world.add_alerts(1)
+    store = ReferenceStore(pool)
+    with pytest.raises(LiveAlertsError, match="AAA has 1 live alerts"):
+        store.set_routing("AAA", 4)
+    world.cancel(alert_id)
+    assert store.set_routing("AAA", 4) is not None
