@@ -145,13 +145,13 @@ class RollingCore:
         routes = self._memory.routes
         places = np.arange(first, first + len(ticks))
         if routes:
-            hot = {slot: routes[name] for name in routes if (slot := self._memory.order.slot_of.get(name)) is not None}
-            for slot in sorted(set(ticks.slot.tolist()) & hot.keys()):
+            slot_of = self._memory.order.slot_of
+            hot = {slot_of[name] for name, route in routes.items() if route.shards > 1 and name in slot_of}
+            for slot in sorted(hot.intersection(ticks.slot.tolist())):
                 mine = ticks.slot == slot
                 for shard in self._shards(self._memory.order.symbols[slot]):
                     self._part(shard).rows.append(places[mine])
-            cold = ~np.isin(ticks.slot, [slot for slot, route in hot.items() if route.shards > 1])
-            places = places[cold]
+            places = places[~np.isin(ticks.slot, sorted(hot))]
         if len(places):
             self._part(self._own_shard).rows.append(places)
 
