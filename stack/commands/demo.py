@@ -9,7 +9,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from stack.demo.programs import choose_receivers, remove_receivers, start_receivers
+from stack.demo.programs import choose_receivers, start_receivers
 from stack.demo.run import Demo, show_result
 from stack.embedded import EmbeddedStack
 from stack.progress import say
@@ -31,14 +31,11 @@ def command(
     stack.home.prepare()
     receivers = choose_receivers(stack)
     with own_environment("demo", env=receivers.service_env(), deadline_s=DEADLINE_S) as own:
-        try:
-            start_receivers(own.stack, receivers)
-            result = Demo(own, receivers, kill_each).run()
-            show_result(result)
-            if not leave:
-                _stay(own.api_url, own.new_owner_key("ada", "alerts"), receivers.mailbox_url)
-        finally:
-            remove_receivers(own.stack)
+        start_receivers(own, receivers)
+        result = Demo(own, receivers, kill_each).run()
+        show_result(result)
+        if not leave:
+            _stay(own.api_url, own.new_owner_key("ada", "alerts"), receivers.mailbox_url)
     if leave:
         sys.stdout.write(orjson.dumps(result.as_json()).decode() + "\n")
     raise typer.Exit(0 if result.is_good else 1)

@@ -7,17 +7,26 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
+import psutil
+
 from stack.embedded import EmbeddedStack
 from stack.progress import say
 
+_WORKER_MARK = "pyflink.fn_execution"
+
 
 class KillEach:
-    """Kills one program at each of the evenly spaced steps, once everything before it is finalized."""
+    """Kills one process at each of the evenly spaced steps, once everything before it is finalized.
+
+    Every supervised program, then every Python worker of the jobs, then the supervisor itself.
+    """
 
     def __init__(self, stack: EmbeddedStack, steps: int, barrier: Callable[[], None]) -> None:
         self._stack = stack
         self._barrier = barrier
-        self.victims = sorted(state.name for state in stack.supervisor.states().values() if state.is_running)
+        programs = sorted(state.name for state in stack.supervisor.states().values() if state.is_running)
+        workers = [f"python worker {number}" for number in range(1, len(self._workers()) + 1)]
+        self.victims = [*programs, *workers, "supervisord"]
         self.killed: list[str] = []
         self._due = self._schedule(steps)
         self._next = next(self._due, None)
@@ -33,11 +42,36 @@ class KillEach:
         self._barrier()
         name = self._next[1]
         self._next = next(self._due, None)
-        state = self._stack.supervisor.states().get(name)
-        if state is None or not state.pid:
+        pid = self._find(name)
+        if pid is None:
             say(f"kill -9 {name}: it is not up")
             return
         with suppress(ProcessLookupError):
-            os.kill(state.pid, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
             self.killed.append(name)
-        say(f"kill -9 {name} (pid {state.pid})")
+        say(f"kill -9 {name} (pid {pid})")
+
+    def _find(self, name: str) -> int | None:
+        if name == "supervisord":
+            return int(self._stack.home.supervisor_pid_file.read_text())
+        if name.startswith("python worker"):
+            workers = self._workers()
+            number = int(name.rpartition(" ")[2]) - 1
+            return workers[number] if number < len(workers) else None
+        state = self._stack.supervisor.states().get(name)
+        return state.pid if state is not None and state.pid else None
+
+    def _workers(self) -> list[int]:
+        """Processes under the TaskManager that run Python functions of the jobs."""
+        states = self._stack.supervisor.states()
+        found = []
+        for program in self._stack.flink.programs():
+            state = states.get(program.name)
+            if state is None or not state.pid:
+                continue
+            with suppress(psutil.NoSuchProcess):
+                for process in psutil.Process(state.pid).children(recursive=True):
+                    with suppress(psutil.NoSuchProcess):
+                        if any(_WORKER_MARK in word for word in process.cmdline()):
+                            found.append(process.pid)
+        return sorted(found)

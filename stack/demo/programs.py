@@ -12,6 +12,7 @@ from stack.embedded import EmbeddedStack
 from stack.health import await_healthy
 from stack.listening_ports import LOOPBACK
 from stack.program import Program, inherited_env
+from stack.replay.own_environment import OwnEnvironment
 from stack.settings import REPOSITORY
 
 MAILBOX, RECEIVER = "demo-mailbox", "demo-receiver"
@@ -76,7 +77,8 @@ class Receivers:
 def choose_receivers(stack: EmbeddedStack) -> Receivers:
     """Empty mail folder, free ports; ends those of a demo that was killed."""
     if stack.supervisor.is_alive():
-        remove_receivers(stack)
+        for name in (MAILBOX, RECEIVER):
+            stack.remove_program(name)
     folder = stack.home.root / "demo"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -84,13 +86,9 @@ def choose_receivers(stack: EmbeddedStack) -> Receivers:
     return Receivers(ports[0], ports[1], ports[2], folder)
 
 
-def start_receivers(stack: EmbeddedStack, receivers: Receivers) -> None:
-    for program in receivers.programs(stack.home.root):
-        stack.add_program(program)
-    await_healthy(stack.home, stack.supervisor, [MAILBOX, RECEIVER], START_TIMEOUT_S)
-
-
-def remove_receivers(stack: EmbeddedStack) -> None:
-    """Their mail stays in the home until the next demo."""
-    for name in (MAILBOX, RECEIVER):
-        stack.remove_program(name)
+def start_receivers(own: OwnEnvironment, receivers: Receivers) -> None:
+    """They end with the environment; their mail stays in the home until the next demo."""
+    home, supervisor = own.stack.home, own.stack.supervisor
+    for program in receivers.programs(home.root):
+        own.add_program(program)
+    await_healthy(home, supervisor, [MAILBOX, RECEIVER], START_TIMEOUT_S)

@@ -15,6 +15,7 @@ from sql.progress_store import ProgressStore, ShardPosition
 from stack.errors import StackError
 
 POLL_S: Final = 0.01
+HEAL_INTERVAL_S: Final = 5.0
 MAX_NAMED_SHARDS: Final = 3
 # The database may be killed and restarted while somebody waits.
 _AWAY: Final = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
@@ -24,10 +25,16 @@ T = TypeVar("T")
 class Barriers:
     """Positions of one environment, read until they are where they must be."""
 
-    def __init__(self, pool: Pool, describe_unwell: Callable[[], str], deadline_s: float = 180.0) -> None:
-        """`describe_unwell` says in words which processes or jobs are not well, "" when all are."""
+    def __init__(
+        self, pool: Pool, describe_unwell: Callable[[], str], heal: Callable[[], None], deadline_s: float = 180.0
+    ) -> None:
+        """`describe_unwell` says in words which processes or jobs are not well, "" when all are.
+
+        `heal` is called now and then while something is missing: it puts back what nobody else would.
+        """
         self._pool = pool
         self._describe_unwell = describe_unwell
+        self._heal = heal
         self._deadline_s = deadline_s
 
     def await_marker(self, feed: str, buckets: int, marker_id: int) -> None:
@@ -55,7 +62,11 @@ class Barriers:
     def wait(self, problem: str, missing: Callable[[], str]) -> None:
         """Until `missing` says nothing. Raises StackError with its last word when the deadline has passed."""
         deadline = time.monotonic() + self._deadline_s
+        look_again = time.monotonic() + HEAL_INTERVAL_S
         while left := missing():
+            if time.monotonic() > look_again:
+                self._heal()
+                look_again = time.monotonic() + HEAL_INTERVAL_S
             if time.monotonic() > deadline:
                 unwell = self._describe_unwell()
                 raise StackError(

@@ -15,7 +15,8 @@ from sql.owner_store import OwnerStore
 from stack.embedded import EmbeddedStack
 from stack.environment import Environment
 from stack.errors import StackError
-from stack.progress import step
+from stack.program import Program
+from stack.progress import say, step
 from stack.replay.api_client import ApiClient
 from stack.replay.barriers import Barriers
 from stack.status import gather_status
@@ -32,6 +33,7 @@ class OwnEnvironment:
     pool: Pool
     admin: ApiClient
     barriers: Barriers
+    programs: list[Program]  # of this run, beside the environment's services
     _clients: dict[str, ApiClient] = field(default_factory=dict)
 
     @property
@@ -53,7 +55,14 @@ class OwnEnvironment:
         made = self.admin.request("POST", f"/v1/admin/owners/{owner}/keys", json={"scopes": scopes})
         return str(made["key"])
 
+    def add_program(self, program: Program) -> None:
+        """Supervise one more process; it ends with the environment."""
+        self.programs.append(program)
+        self.stack.add_program(program)
+
     def close(self) -> None:
+        for program in self.programs:
+            self.stack.remove_program(program.name)
         for client in (self.admin, *self._clients.values()):
             client.close()
         self.pool.close()
@@ -110,15 +119,30 @@ def _opened(stack: EmbeddedStack, environment: Environment, deadline_s: float) -
     pool = open_pool(stack.postgres_dsn, environment.schema, environment.name, max_size=8)
     try:
         admin = ApiClient(stack.api_url(environment.name), _first_admin_key(pool))
-        barriers = Barriers(pool, lambda: describe_unwell(stack), deadline_s)
-        own = OwnEnvironment(stack, environment, pool, admin, barriers)
+        programs: list[Program] = []
+        barriers = Barriers(
+            pool, lambda: describe_unwell(stack), lambda: _heal(stack, environment, programs), deadline_s
+        )
+        own = OwnEnvironment(stack, environment, pool, admin, barriers, programs)
     except BaseException:
         pool.close()
         raise
     try:
         yield own
     finally:
+        _heal(stack, environment, programs)
         own.close()
+
+
+def _heal(stack: EmbeddedStack, environment: Environment, programs: list[Program]) -> None:
+    """Supervisord restarts everything but itself: when it was killed, begin again from what is on disk."""
+    if stack.supervisor.is_alive():
+        return
+    say("the supervisor was killed: starting everything again")
+    stack.up()
+    stack.create_environment(environment)
+    for program in programs:
+        stack.add_program(program)
 
 
 def _first_admin_key(pool: Pool) -> str:

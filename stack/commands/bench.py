@@ -1,0 +1,50 @@
+"""`./alerts bench NAME`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import orjson
+import typer
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def bench() -> None:
+    """Measure a part or the whole; the last line on stdout is JSON."""
+
+
+@app.command("end-to-end")
+def end_to_end(
+    seconds: Annotated[float, typer.Option(min=5.0, help="Length of the measurement, after the warm-up.")] = 60.0,
+    rate: Annotated[int, typer.Option(min=1, help="Ticks a second.")] = 5_000,
+    symbols: Annotated[int, typer.Option(min=1, max=999_999)] = 20_000,
+    alerts: Annotated[int, typer.Option(min=1)] = 100_000,
+) -> None:
+    """The whole path: a raw tick's publication to the commit of TRIGGERED."""
+    from bench.end_to_end import EndToEndLoad, measure_end_to_end  # noqa: PLC0415
+
+    _tell(measure_end_to_end(EndToEndLoad(seconds=seconds, rate=rate, symbols=symbols, alerts=alerts)))
+
+
+@app.command("feeds")
+def feeds() -> None:
+    """JSON ticks to price frames, on one core."""
+    from bench.feeds_core import measure_feeds_core  # noqa: PLC0415
+
+    _tell(measure_feeds_core())
+
+
+@app.command("matcher")
+def matcher() -> None:
+    """Metric frames to candidates in the matcher's core, on one core."""
+    from bench.matcher_core import measure_matcher_core  # noqa: PLC0415
+
+    _tell({"bench": "matcher", **measure_matcher_core()})
+
+
+def _tell(figures: Mapping[str, Any]) -> None:
+    sys.stdout.write(orjson.dumps(figures).decode() + "\n")
