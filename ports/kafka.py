@@ -25,7 +25,8 @@ FLUSH_TIMEOUT_SECONDS: Final = 150.0
 class KafkaWriter:
     """Idempotent, acks=all, murmur2 partitioning as the Java producer's."""
 
-    def __init__(self, bootstrap: str, client_id: str, linger_ms: int = 2) -> None:
+    def __init__(self, bootstrap: str, client_id: str, linger_ms: int = 2, log_level: int = 6) -> None:
+        """log_level: how much librdkafka itself says on stderr, as syslog counts (2: critical, 6: informational)."""
         self._failure: str | None = None
         self._producer = Producer(
             {
@@ -36,6 +37,7 @@ class KafkaWriter:
                 "acks": "all",
                 "delivery.timeout.ms": 120_000,
                 "linger.ms": linger_ms,
+                "log_level": log_level,
                 "compression.type": "lz4",
                 "queue.buffering.max.messages": 500_000,
                 "message.max.bytes": 8_000_000,

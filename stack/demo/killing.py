@@ -6,19 +6,22 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Final
 
 import psutil
 
 from stack.embedded import EmbeddedStack
 from stack.progress import say
 
-_WORKER_MARK = "pyflink.fn_execution"
+LEAD_STEPS: Final = 300
+_WORKER_MARK: Final = "pyflink.fn_execution"
 
 
 class KillEach:
-    """Kills one process at each of the evenly spaced steps, once everything before it is finalized.
+    """Kills one process at each of evenly spaced steps, with LEAD_STEPS of the replay still under way.
 
-    Every supervised program, then every Python worker of the jobs, then the supervisor itself.
+    Every supervised program, then every Python worker of the jobs, then the supervisor itself. A barrier before those
+    steps makes sure that the stack has come back from the kill before.
     """
 
     def __init__(self, stack: EmbeddedStack, steps: int, barrier: Callable[[], None]) -> None:
@@ -28,6 +31,7 @@ class KillEach:
         workers = [f"python worker {number}" for number in range(1, len(self._workers()) + 1)]
         self.victims = [*programs, *workers, "supervisord"]
         self.killed: list[str] = []
+        self._is_back = False
         self._due = self._schedule(steps)
         self._next = next(self._due, None)
 
@@ -37,9 +41,14 @@ class KillEach:
 
     def at(self, step: int) -> None:
         """Call at every step, from 0."""
-        if self._next is None or step < self._next[0]:
+        if self._next is None:
             return
-        self._barrier()
+        if not self._is_back and step >= self._next[0] - LEAD_STEPS:
+            self._barrier()
+            self._is_back = True
+        if step < self._next[0]:
+            return
+        self._is_back = False
         name = self._next[1]
         self._next = next(self._due, None)
         pid = self._find(name)

@@ -81,13 +81,13 @@ def describe_unwell(stack: EmbeddedStack) -> str:
 @contextmanager
 def own_environment(
     kind: str, services: tuple[str, ...] | None = None, env: Mapping[str, str] | None = None,
-    *, keep_stack: bool = False, deadline_s: float = 180.0,
+    *, stack: EmbeddedStack | None = None, deadline_s: float = 180.0,
 ) -> Iterator[OwnEnvironment]:  # fmt: skip
     """`kind` and our pid name it, so that what a killed run left behind is found and removed by the next one.
 
-    The stack is stopped afterwards if it was started here, unless `keep_stack`.
+    The stack (the settings' own when none is given) is stopped afterwards if it was started here.
     """
-    stack = EmbeddedStack()
+    stack = stack or EmbeddedStack()
     started = not stack.supervisor.is_alive()
     try:
         stack.up()
@@ -110,7 +110,7 @@ def own_environment(
             with step(f"removing the environment {name}"):
                 stack.remove_environment(name)
     finally:
-        if started and not keep_stack:
+        if started:
             stack.down()
 
 

@@ -21,6 +21,7 @@ from contracts.event_time import parse_event_time
 from contracts.topics import TICKS
 from contracts.vocabulary import Kind, Status
 from ports.kafka import KafkaWriter
+from stack.embedded import EmbeddedStack
 from stack.progress import say
 from stack.replay.core_engine import resolve_creation_times
 from stack.replay.own_environment import OwnEnvironment, own_environment
@@ -43,13 +44,16 @@ SCENARIOS_AT_ONCE: Final = 4
 REQUESTS_AT_ONCE: Final = 8
 ACTIVATION_WAIT_S: Final = 30.0
 DEFAULT_BUCKETS: Final = 4
+CRITICAL: Final = 2  # syslog's; a broker that is away for a while is the barriers' to tell
 
 Rows = list[dict[str, Any]]
 
 
-def replay_through_stack(scenarios: Sequence[Scenario], buckets: int = DEFAULT_BUCKETS) -> list[Rows]:
+def replay_through_stack(
+    scenarios: Sequence[Scenario], buckets: int = DEFAULT_BUCKETS, stack: EmbeddedStack | None = None
+) -> list[Rows]:
     """Result rows of each scenario. All share one environment, each with a feed and owners of its own."""
-    with own_environment("replay", SERVICES) as own, ThreadPoolExecutor(SCENARIOS_AT_ONCE) as pool:
+    with own_environment("replay", SERVICES, stack=stack) as own, ThreadPoolExecutor(SCENARIOS_AT_ONCE) as pool:
 
         def play(numbered: tuple[int, Scenario]) -> Rows:
             number, scenario = numbered
@@ -69,7 +73,7 @@ class FeedReplay:
         self._buckets = buckets
         self._prefix = symbol_prefix
         self._log = TickLog(
-            KafkaWriter(own.stack.kafka, f"{own.environment.name}-{feed}", linger_ms=1),
+            KafkaWriter(own.stack.kafka, f"{own.environment.name}-{feed}", linger_ms=1, log_level=CRITICAL),
             TICKS.named(own.topic_prefix),
             feed,
         )
