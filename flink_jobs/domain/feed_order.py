@@ -153,7 +153,8 @@ class FeedOrder:
         head[0] = True
         np.not_equal(slot[1:], slot[:-1], out=head[1:])
         starts = np.flatnonzero(head)
-        lengths = np.diff(np.append(starts, len(slot)))
+        lengths = np.empty_like(starts)
+        lengths[:-1], lengths[-1] = starts[1:] - starts[:-1], len(slot) - starts[-1]
         before = np.empty_like(time)
         before[1:] = time[:-1]
         before[starts] = self.last_ms[slot[starts]]

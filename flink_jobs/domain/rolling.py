@@ -69,7 +69,7 @@ class RollingCore:
     def process(self, price_frame: bytes) -> RollingOutputs:
         """Apply one serialized PriceFrame and give what to write.
 
-        Raises PriceFrameError (a FrameError) when it is malformed or another bucket's: nothing was applied, the state is as before.
+        Raises PriceFrameError when it is malformed or another bucket's: nothing was applied, the state is as before.
         """
         frame = read_price_frame(price_frame, self._feed, self._bucket)
         if self._memory.frame_count == 0:

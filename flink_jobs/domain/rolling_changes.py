@@ -115,8 +115,12 @@ class RollingChanges:
         order = np.argsort(ticks.slot, kind="stable")
         slot, time, price = ticks.slot[order], ticks.time_ms[order], ticks.price_scaled[order]
         n = len(slot)
-        starts = np.flatnonzero(np.diff(slot, prepend=-1))
-        ends = np.append(starts[1:], n) - 1
+        last = np.empty(n, np.bool_)  # of its slot
+        last[-1] = True
+        np.not_equal(slot[1:], slot[:-1], out=last[:-1])
+        ends = last.nonzero()[0]
+        starts = np.empty_like(ends)
+        starts[0], starts[1:] = 0, ends[:-1] + 1
         heads, tails = slot[starts], slot[ends]
         self.history.append(slot, time, price, starts)
         reference_ms, reference_price = self.history.references(slot, time, ends)

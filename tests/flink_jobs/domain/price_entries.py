@@ -20,7 +20,7 @@ Entry = tuple[str, int, int, int, int] | pb.Control  # tick: symbol, time, price
 
 
 def entries_of(lines: Iterable[str]) -> list[Entry]:
-    """The entries of a scenario, as a gateway would send them; invalid prices are rows of price 0 or unknown symbols."""
+    """The entries of a scenario, as a gateway would send them; an invalid price is a row of price 0."""
     entries: list[Entry] = []
     oracle = Oracle()  # only to read price texts
     for line in lines:

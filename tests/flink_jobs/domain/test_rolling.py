@@ -215,7 +215,7 @@ def golden_frames() -> tuple[list[bytes], bytes]:
 
 
 def test_golden_state_of_version_1_goes_on() -> None:
-    """State as version 1 wrote it (base, journal, a sealed block). Never remade: a new version gets a file of its own."""
+    """State as version 1 wrote it (base, journal, sealed blocks). Never remade: a new version gets its own file."""
     with np.load(GOLDEN / "rolling-state-1.npz") as stored:
         state = MemoryState({name: stored[name].tobytes() for name in stored.files if not name.startswith("out-")})
         expected = [stored[name].tobytes() for name in sorted(stored.files) if name.startswith("out-")]
