@@ -60,7 +60,7 @@ def read_price_frame(data: bytes, feed: str, bucket: int) -> PriceFrame:
     rows, odd = divmod(len(frame.symbol_index), 2)
     lengths = {name: len(getattr(frame, name)) for name in _COLUMNS}
     if odd or any(length != rows * 8 for length in lengths.values()):
-        raise PriceFrameError("column_length", f"symbol_index has {len(frame.symbol_index)} bytes, the others {lengths}")
+        raise PriceFrameError("column_length", f"symbol_index: {len(frame.symbol_index)} bytes, the others {lengths}")
     index = np.frombuffer(frame.symbol_index, "<u2").astype(np.intp)
     if rows and int(index.max()) >= len(frame.symbols):
         raise PriceFrameError("symbol_index", f"{index.max()} in a dictionary of {len(frame.symbols)} symbols")

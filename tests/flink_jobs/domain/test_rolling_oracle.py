@@ -1,4 +1,4 @@
-"""Every evaluation of the oracle, in its order, against the rolling core's rows: exact, for all cases and many seeds."""
+"""Every evaluation of the oracle, in its order, against the core's rows: exact, for all cases and many seeds."""
 
 from __future__ import annotations
 
