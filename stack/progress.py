@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 
-console = Console(file=sys.stderr, stderr=True)
+# no file: the stderr of the moment, which tests replace
+console = Console(stderr=True)
 
 
 def say(message: str) -> None:

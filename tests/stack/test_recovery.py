@@ -23,7 +23,7 @@ from stack.orphans import find_processes, recorded_process
 from stack.topics import drop_topics, ensure_topics
 
 KEYS = [f"key-{number}" for number in range(20)]
-WAIT_S = 180.0
+WAIT_S = 300.0
 
 
 @dataclass(frozen=True)
