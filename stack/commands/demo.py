@@ -30,7 +30,7 @@ def command(
     stack = EmbeddedStack()
     stack.home.prepare()
     receivers = choose_receivers(stack)
-    with own_environment("demo", env=receivers.service_env(), deadline_s=DEADLINE_S) as own:
+    with own_environment("demo", env=receivers.service_env(), stack=stack, deadline_s=DEADLINE_S) as own:
         start_receivers(own, receivers)
         result = Demo(own, receivers, kill_each).run()
         show_result(result)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -88,6 +90,7 @@ def own_environment(
     The stack (the settings' own when none is given) is stopped afterwards if it was started here.
     """
     stack = stack or EmbeddedStack()
+    _end_as_by_ctrl_c()
     started = not stack.supervisor.is_alive()
     try:
         stack.up()
@@ -112,6 +115,12 @@ def own_environment(
     finally:
         if started:
             stack.down()
+
+
+def _end_as_by_ctrl_c() -> None:
+    """SIGTERM cleans up too. Only a main thread may say so; elsewhere the caller's handling stands."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @contextmanager
