@@ -37,8 +37,10 @@ def read_json(path: Path, default: Any) -> Any:
     """The file's value; `default` when there is no such file."""
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return default
+    except OSError as error:
+        raise StackError(f"a file of the stack cannot be read: {error.strerror}", where=str(path)) from None
     try:
         return json.loads(text)
     except ValueError:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any, Protocol
 
@@ -47,6 +48,8 @@ def ensure_topics(bootstrap_servers: str, prefix: str, topics: Iterable[TopicLik
     ]
     if missing:
         _await(client.create_topics(missing, operation_timeout=_TIMEOUT_S), KafkaError.TOPIC_ALREADY_EXISTS)
+        # the controller knows them before the broker that clients ask does
+        _await_listing(client, bootstrap_servers, lambda names: wanted.keys() <= names)
 
 
 def drop_topics(bootstrap_servers: str, prefix: str, topics: Iterable[TopicLike] = ALL_TOPICS) -> None:
@@ -57,6 +60,7 @@ def drop_topics(bootstrap_servers: str, prefix: str, topics: Iterable[TopicLike]
     doomed = [name for name in names if name in present]
     if doomed:
         _await(client.delete_topics(doomed, operation_timeout=_TIMEOUT_S), KafkaError.UNKNOWN_TOPIC_OR_PART)
+        _await_listing(client, bootstrap_servers, lambda names: names.isdisjoint(doomed))
 
 
 def _client(bootstrap_servers: str) -> AdminClient:
@@ -73,6 +77,14 @@ def _partition_counts(client: AdminClient, bootstrap_servers: str) -> dict[str, 
             remedy="start it or set ALERTS_KAFKA",
         ) from None
     return {name: len(topic.partitions) for name, topic in listed.topics.items()}
+
+
+def _await_listing(client: AdminClient, bootstrap_servers: str, arrived: Callable[[set[str]], bool]) -> None:
+    deadline = time.monotonic() + _TIMEOUT_S
+    while not arrived(set(_partition_counts(client, bootstrap_servers))):
+        if time.monotonic() > deadline:
+            raise StackError("the broker does not show its new list of topics", where=bootstrap_servers)
+        time.sleep(0.05)
 
 
 def _await(futures: dict[str, Future[Any]], harmless_code: int) -> None:
