@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -67,12 +68,15 @@ class PostgresFinalizerStore:
 
     def expire(self, shard: str, frontier_ms: int, limit: int, ended_at_ms: int) -> int:
         with transaction(self._pool) as connection:
-            expired: int = QUERIES.expire_alerts(
-                connection, shard=shard, frontier_ms=frontier_ms, limit=limit, ended_at_ms=ended_at_ms
+            expired = list(
+                QUERIES.expire_alerts(
+                    connection, shard=shard, frontier_ms=frontier_ms, limit=limit, ended_at_ms=ended_at_ms
+                )
             )
-            if expired < limit:
+            _release_places(connection, expired)
+            if len(expired) < limit:
                 QUERIES.move_sweep(connection, shard=shard, frontier_ms=frontier_ms)
-        return expired
+        return len(expired)
 
 
 class PostgresWork:
@@ -112,7 +116,7 @@ class PostgresWork:
 
     def _trigger(self, claims: list[Claim], finalized_at_ms: int) -> list[int]:
         candidates = [claim.candidate for claim in claims]
-        rows = QUERIES.trigger_alerts(
+        found = QUERIES.trigger_alerts(
             self._connection,
             finalized_at_ms=finalized_at_ms,
             shard=[claim.shard for claim in claims],
@@ -132,6 +136,8 @@ class PostgresWork:
             previous_price_scaled=[c.previous_price_scaled for c in candidates],
             previous_event_time_ms=[c.previous_event_time_ms for c in candidates],
         )
+        rows = list(found)
+        _release_places(self._connection, rows)
         return [row["alert_id"] for row in rows]
 
     def _refuse(self, claims: list[Claim]) -> list[int]:
@@ -144,3 +150,10 @@ class PostgresWork:
             version=[claim.candidate.version for claim in claims],
         )
         return [row["alert_id"] for row in rows]
+
+
+def _release_places(connection: Connection[Row], ended: Sequence[Row]) -> None:
+    """Count down the owners of ended alerts; after the alerts' own locks, see the lock order in finalizer.sql."""
+    alerts = Counter(row["owner_id"] for row in ended)
+    if alerts:
+        QUERIES.release_places(connection, owner_ids=list(alerts), alerts=list(alerts.values()))

@@ -43,3 +43,25 @@ def test_hot_queries_use_their_index(filled: Pool) -> None:
             rows = connection.execute(f"EXPLAIN {query.sql}", parameters).fetchall()
         plan = "\n".join(row["QUERY PLAN"] for row in rows)
         assert index in plan, f"{query.__name__}:\n{plan}"
+
+
+@pytest.mark.parametrize("claims", [10, 500, 2_000, 5_000])
+def test_stale_statistics_do_not_make_claims_quadratic(claims: int, pool: Pool) -> None:
+    """Analysed while every alert was PENDING; a plan that begins with "the one ACTIVE row" compares all with all."""
+    world = World(pool)
+    ids = world.add_alerts(20_000)[:claims]
+    with pool.connection() as connection:
+        connection.execute("ANALYZE")
+    columns = ["version", "epoch", "position", "event_time_ms", "sequence", "session", "price_scaled",
+               "reference_time_ms", "reference_price_scaled", "previous_bps", "current_bps", "previous_price_scaled",
+               "previous_event_time_ms"]  # fmt: skip
+    parameters = {
+        **{name: [1] * claims for name in columns},
+        "alert_id": ids, "shard": [SHARD] * claims, "fired": ["UP"] * claims, "finalized_at_ms": 1,
+    }  # fmt: skip
+    with pool.connection() as connection:
+        rows = connection.execute(f"EXPLAIN {finalizer_store.QUERIES.trigger_alerts.sql}", parameters).fetchall()
+    plan = "\n".join(row["QUERY PLAN"] for row in rows)
+    assert "alerts_pkey" in plan or "Hash Join" in plan, plan
+    assert "alerts_expiring" not in plan, plan
+    assert "alerts_live_of_owner" not in plan, plan
