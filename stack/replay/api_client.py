@@ -31,7 +31,7 @@ class ApiClient:
         )
         self._retrying = Retrying(
             retry=retry_if_exception(lambda error: isinstance(error, httpx.TransportError | _PassingError)),
-            wait=wait_exponential_jitter(initial=0.05, max=MAX_REST_S),
+            wait=wait_exponential_jitter(multiplier=0.05, max=MAX_REST_S),
             stop=stop_after_delay(give_up_after_s),
             reraise=True,
         )
