@@ -157,7 +157,7 @@ class MatcherCore:
         control = sum(place + before < skip for before, place in enumerate(places))
         row = skip - control
         position, number = counters.position - skip, frame.first_number
-        of_symbol = np.array([self._rules.symbol_number(name) for name in frame.symbols], np.int64)
+        of_symbol = np.array(self._rules.symbol_numbers(frame.symbols), np.int64)
         numbers = of_symbol[frame.symbol_index] if len(frame) else np.zeros(0, np.int64)
         for at in range(control, len(places) + 1):
             until = places[at] if at < len(places) else len(frame)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -48,7 +48,7 @@ class Counters:
 
     def encode(self) -> bytes:
         """As 11 little-endian i8."""
-        return _COUNTERS.pack(*astuple(self))
+        return _COUNTERS.pack(*(getattr(self, name) for name in self.__slots__))
 
     @classmethod
     def decode(cls, blob: bytes, at: int) -> Counters:

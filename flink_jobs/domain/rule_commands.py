@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -55,6 +56,11 @@ class RuleBook:
             number = self.symbols.add(name)
             self.learnt.append(name)
         return number
+
+    def symbol_numbers(self, names: Sequence[str]) -> list[int]:
+        """`symbol_number` of each; new ones in their order."""
+        known = self.symbols.numbers_of(names)
+        return [self.symbol_number(name) if n is None else n for name, n in zip(names, known, strict=True)]
 
     def create(self, rule: pb.Rule) -> int | None:
         """Install a rule; returns its active_from in ms, None when it is removed or a newer version is there.

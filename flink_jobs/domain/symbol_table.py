@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -50,6 +51,10 @@ class SymbolTable:
     def number_of(self, name: str) -> int | None:
         """Number of a symbol that was named before."""
         return self._numbers.get(name)
+
+    def numbers_of(self, names: Iterable[str]) -> list[int | None]:
+        """`number_of` each."""
+        return list(map(self._numbers.get, names))
 
     def add(self, name: str) -> int:
         """Number of a symbol that was not named before."""

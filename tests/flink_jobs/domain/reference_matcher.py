@@ -1,4 +1,4 @@
-"""The matcher's rules word for word: every entry looks at every rule, in exact fractions. Shares nothing with the core."""
+"""The matcher's rules word for word: every entry looks at every rule, in exact fractions. Shares no code with it."""
 
 from __future__ import annotations
 
