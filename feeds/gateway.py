@@ -73,7 +73,6 @@ class FeedGateway:
         self._frames = 0
         self._refresh({})
         self._source.seek(self._start_positions())
-        self._publish_controls()
 
     # -- the loop ---------------------------------------------------------------------------------
     def step(self) -> bool:
@@ -197,21 +196,26 @@ class FeedGateway:
         if not self._cores:
             return
         for feed in self._store.feeds_with_controls(sorted(self._cores)):
-            core = self._cores[feed]
             try:
-                pending = self._store.number_controls(feed, core.lease, MAX_CONTROLS)
-                for row in pending:
-                    control = Control()
-                    try:
-                        control.ParseFromString(row.payload)
-                    except DecodeError:
-                        log.error("a control is not readable and left out", feed=feed, control_id=row.control_id)
-                        continue
-                    core.accept_control(control, row.control_number, row.bucket, self._clock.monotonic_ms())
-                self._write(everything=True)
-                self._store.mark_published(feed, core.lease, [row.control_id for row in pending])
+                self._publish_some(self._cores[feed])
             except LeaseLostError as error:
                 self._leave(error)
+
+    def _publish_some(self, core: GatewayCore) -> bool:
+        """At most MAX_CONTROLS of a feed; whether more may wait. Raises LeaseLostError."""
+        feed = core.settings.feed
+        pending = self._store.number_controls(feed, core.lease, MAX_CONTROLS)
+        for row in pending:
+            control = Control()
+            try:
+                control.ParseFromString(row.payload)
+            except DecodeError:
+                log.error("a control is not readable and left out", feed=feed, control_id=row.control_id)
+                continue
+            core.accept_control(control, row.control_number, row.bucket, self._clock.monotonic_ms())
+        self._write(everything=True)
+        self._store.mark_published(feed, core.lease, [row.control_id for row in pending])
+        return len(pending) == MAX_CONTROLS
 
     # -- feeds ------------------------------------------------------------------------------------
     def _refresh(self, start: Mapping[str, int]) -> bool:
@@ -226,8 +230,18 @@ class FeedGateway:
             if opened_core is None:
                 self._lost.add(feed)
             else:
-                self._cores[feed] = opened_core
+                self._open(opened_core)
         return bool(opened)
+
+    def _open(self, core: GatewayCore) -> None:
+        """Serve a feed. All its controls come before its first tick: the rolling job knows instruments by them alone,
+        while the core has read the table."""
+        self._cores[core.settings.feed] = core
+        try:
+            while self._publish_some(core):
+                pass
+        except LeaseLostError as error:
+            self._leave(error)
 
     def _leave(self, error: LeaseLostError) -> None:
         log.warning("feed left", feed=error.feed, reason=str(error))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from contracts.dead_letter import DeadLetter
 from contracts.frames_pb2 import Control, Heartbeat, Marker, PriceFrame
 from contracts.keys import bucket_of
-from feeds.gateway import FeedGateway, Served
+from feeds.gateway import FEEDS_INTERVAL_MS, MAX_CONTROLS, FeedGateway, Served
 from feeds.memory_store import MemoryFeedStore
 from feeds.sources.kafka_json import KafkaJsonSource
 from ports.memory_log import MemoryLog
@@ -303,6 +303,29 @@ def test_a_feed_made_at_run_time_is_served_from_its_first_message(world: World, 
     assert [e[4] for e in entries] == [1, 2, 3, 4, 5]
     world.run(world.open())
     assert len([e for entries in read_frames(world.prices(), "late")[0].values() for e in entries]) == 5
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_controls_of_a_feed_made_at_run_time_come_before_its_first_tick(
+    world: World, read_frames: Any, named: bool
+) -> None:
+    """Else the rolling job, which knows instruments by their controls alone, would reject that tick as unknown."""
+    world.declare("a")
+    gateway = world.open(served=None if named else Served(None, "late"))
+    gateway.step()
+    world.declare("late", symbols=["AAA"])
+    new = Control()
+    new.instrument.symbol, new.instrument.decimals = "AAA", 2
+    for _ in range(MAX_CONTROLS + 1):  # more than are published at once
+        world.store.add_control("late", new.SerializeToString(), bucket_of("AAA", 4))
+    if not named:
+        world.clock.pass_ms(FEEDS_INTERVAL_MS - 10)
+        gateway.step()  # controls have just been asked for; feeds will be in the next step
+        world.clock.pass_ms(10)
+    world.send(tick("AAA", 0, **({"feed": "late"} if named else {})))
+    world.run(gateway, stride_ms=20)
+    entries = read_frames(world.prices(), "late")[0][bucket_of("AAA", 4)]
+    assert [e[0] for e in entries] == ["instrument"] * (MAX_CONTROLS + 1) + ["tick"]
 
 
 def test_a_known_feed_that_is_found_late_sets_the_source_back(world: World, read_frames: Any) -> None:
