@@ -28,7 +28,7 @@ from flink_jobs.domain.rule_pages import (
     PageReader,
     sorted_rules,
 )
-from flink_jobs.domain.rule_run import RuleRun, read_runs
+from flink_jobs.domain.rule_run import CHUNK_ROWS, RuleRun, read_runs
 from flink_jobs.domain.run_merge import merge_runs
 from flink_jobs.domain.state import StateMap
 from flink_jobs.domain.threshold_keys import (
@@ -279,5 +279,9 @@ def _is_either(key: int) -> bool:
 
 
 def _holds_either(keys: Int64s) -> bool:
+    return any(_part_holds_either(keys[at : at + CHUNK_ROWS]) for at in range(0, len(keys), CHUNK_ROWS))
+
+
+def _part_holds_either(keys: Int64s) -> bool:
     slots = keys >> CODE_BITS & (SLOTS - 1)
     return bool(np.any((slots < FIRST_PRICE_SLOT) & (slots % SLOTS_PER_WINDOW == EITHER)))

@@ -6,8 +6,9 @@ import pytest
 
 from contracts import frames_pb2 as pb
 from flink_jobs.domain.candidate_writer import MAX_FRAME_ENTRIES
-from flink_jobs.domain.frame_error import FrameError, UnfinishedRecordError
+from flink_jobs.domain.frame_error import FrameError, StateError, UnfinishedRecordError
 from flink_jobs.domain.matcher import MatcherCore
+from flink_jobs.domain.matcher_journal import JOURNAL_RECORDS
 from flink_jobs.domain.state import MemoryState
 from tests.flink_jobs.domain.shard_log import (
     SHARD,
@@ -343,3 +344,27 @@ def test_a_metric_record_without_hits_costs_one_small_put() -> None:
     shard.feed(moved("AAA", 11, 1, 2))
     assert len(Counting.puts) == 1
     assert Counting.puts[0] < 200
+
+
+def test_the_journal_is_a_ring_that_is_folded_before_it_bites_its_tail() -> None:
+    shard = Shard()
+    shard.feed(Create(Rule(1, "AAA", "UP", 50)))
+    for at in range(2 * JOURNAL_RECORDS + 10):
+        shard.feed(moved("AAA", 1_000 + at, 0, 1))
+        if at % 100 == 0:
+            shard.restart()
+    names = [name for name in shard.state.entries if name.startswith("journal/")]
+    assert len(names) <= JOURNAL_RECORDS
+    shard.restart()
+    assert shard.core.metrics()["position"] == 2 * JOURNAL_RECORDS + 11
+    (entry,) = shard.feed(Create(Rule(2, "AAA", "UP", 60)))
+    assert entry.activation.active_from_event_time_ms == 1_000 + 2 * JOURNAL_RECORDS + 9
+    assert fired(shard.feed(moved("AAA", 2_000, 0, 60))) == [1, 2]
+
+
+def test_state_of_an_unknown_version_is_refused() -> None:
+    shard = Shard(delta_rows=1)
+    shard.feed(Create(Rule(1, "AAA", "UP", 50)))
+    shard.state.put("header", b"\x09" + shard.state.entries["header"][1:])
+    with pytest.raises(StateError, match="'header'"):
+        shard.restart()
