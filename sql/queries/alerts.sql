@@ -1,11 +1,12 @@
 -- Everything the API asks about alerts. Times *_ms are the market clock (epoch milliseconds).
+-- A feed's frontier is that of its bucket shards: the shards that a hot symbol has left stand still for ever.
 
 -- name: find_instrument^
 -- What a create must know of its symbol; the first spelling that exists wins. Takes the next alert_id, for a hot
 -- symbol shard depends on it. The lock keeps the routing as it is until the alert is committed.
 SELECT i.symbol, i.feed, i.decimals, i.shards, f.buckets, f.clock_mode,
        (SELECT min(p.frontier_ms) FROM shard_progress p
-         WHERE starts_with(p.shard, i.feed || '/') AND p.frontier_ms > 0) AS frontier_ms,
+         WHERE starts_with(p.shard, i.feed || '/') AND p.shard ~ '^[^/]+/[0-9]+~' AND p.frontier_ms > 0) AS frontier_ms,
        nextval(pg_get_serial_sequence('alerts', 'alert_id')::regclass) AS next_alert_id
   FROM unnest(:spellings::text[]) WITH ORDINALITY AS wanted (symbol, place)
   JOIN instruments i USING (symbol)
@@ -24,7 +25,7 @@ SELECT i.symbol
 -- name: read_feed_clocks
 SELECT f.feed, f.clock_mode,
        (SELECT min(p.frontier_ms) FROM shard_progress p
-         WHERE starts_with(p.shard, f.feed || '/') AND p.frontier_ms > 0) AS frontier_ms
+         WHERE starts_with(p.shard, f.feed || '/') AND p.shard ~ '^[^/]+/[0-9]+~' AND p.frontier_ms > 0) AS frontier_ms
   FROM feeds f
  ORDER BY f.feed;
 

@@ -7,17 +7,18 @@ SELECT symbol, feed, decimals FROM instruments
  LIMIT :limit;
 
 -- name: read_feed_overview
--- Counters are per bucket and repeat on the shards of hot symbols: only the bucket shards are summed.
+-- Counters are per bucket and repeat on the shards of hot symbols, and those that such a symbol has left stand still for
+-- ever: only the bucket shards tell counters and frontiers.
 SELECT f.feed, f.clock_mode, f.buckets,
-       count(p.shard) FILTER (WHERE p.frontier_ms > 0) AS shards_with_frontier,
-       min(p.frontier_ms) FILTER (WHERE p.frontier_ms > 0) AS frontier_ms,
-       max(p.frontier_ms) FILTER (WHERE p.frontier_ms > 0) AS newest_frontier_ms,
-       coalesce(sum(p.rejected) FILTER (WHERE p.shard ~ '^[^/]+/[0-9]+~'), 0)::bigint AS rejected,
-       coalesce(sum(p.duplicate) FILTER (WHERE p.shard ~ '^[^/]+/[0-9]+~'), 0)::bigint AS duplicate,
-       coalesce(sum(p.late) FILTER (WHERE p.shard ~ '^[^/]+/[0-9]+~'), 0)::bigint AS late,
+       count(p.shard) FILTER (WHERE p.of_bucket AND p.frontier_ms > 0) AS shards_with_frontier,
+       min(p.frontier_ms) FILTER (WHERE p.of_bucket AND p.frontier_ms > 0) AS frontier_ms,
+       max(p.frontier_ms) FILTER (WHERE p.of_bucket AND p.frontier_ms > 0) AS newest_frontier_ms,
+       coalesce(sum(p.rejected) FILTER (WHERE p.of_bucket), 0)::bigint AS rejected,
+       coalesce(sum(p.duplicate) FILTER (WHERE p.of_bucket), 0)::bigint AS duplicate,
+       coalesce(sum(p.late) FILTER (WHERE p.of_bucket), 0)::bigint AS late,
        count(p.gap) AS gaps
   FROM feeds f
-  LEFT JOIN shard_progress p ON starts_with(p.shard, f.feed || '/')
+  LEFT JOIN (SELECT *, shard ~ '^[^/]+/[0-9]+~' AS of_bucket FROM shard_progress) p ON starts_with(p.shard, f.feed || '/')
  GROUP BY f.feed
  ORDER BY f.feed;
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from contracts.keys import shard_of
+from contracts.keys import bucket_shard, hot_shard, shard_of
 
 NOON = "2026-03-01T12:00:00.000Z"
 
@@ -230,6 +230,19 @@ def test_a_replay_has_its_frontier_as_clock(api, ada, admin, sql) -> None:
     _finalized(sql, "coins/0~1", 1_357_000_000_000)
     _finalized(sql, "coins/1~1", 1_356_000_000_000)
     assert api.post("/v1/alerts", json=body, headers=ada).json()["created_at"] == "2012-12-20T10:40:00.000Z"
+
+
+def test_shards_that_a_hot_symbol_has_left_do_not_hold_the_clock(api, ada, admin, gain, sql) -> None:
+    """Nothing moves their frontier any more."""
+    for feed in ("stocks", "coins"):
+        _finalized(sql, bucket_shard(feed, 0), 1_772_366_400_000)
+        _finalized(sql, hot_shard(feed, "600519", 4, 2), 1_577_836_800_000)
+    assert api.post("/v1/alerts", json=gain, headers=ada).json()["created_at"] == NOON
+    btc = {"kind": "price", "symbol": "BTC", "direction": "ABOVE", "target": "1"}
+    alert = api.post("/v1/alerts", json=btc, headers=ada).json()
+    assert alert["created_at"] == NOON
+    assert api.get(f"/v1/alerts/{alert['alert_id']}", headers=ada).json()["status"] == "PENDING"
+    assert {feed["frontier"] for feed in api.get("/v1/status", headers=ada).json()["feeds"]} == {NOON}
 
 
 def test_only_an_admin_says_when_an_alert_was_created(api, ada, gain) -> None:
