@@ -28,7 +28,10 @@ class IdempotencyKeyTakenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InstrumentRoute:
-    """What a create needs of its instrument. `frontier_ms` is the feed's finalized frontier, None before the first."""
+    """What a create needs of its instrument. `frontier_ms` is the feed's finalized frontier, None before the first.
+
+    `is_moving`: its ticks do not come to its shards yet, a rule there would miss some.
+    """
 
     symbol: str
     feed: str
@@ -36,6 +39,7 @@ class InstrumentRoute:
     shards: int
     buckets: int
     clock_mode: str
+    is_moving: bool
     frontier_ms: int | None
     next_alert_id: int
 

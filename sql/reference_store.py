@@ -177,6 +177,7 @@ class ReferenceStore:
     def set_routing(self, symbol: str, shards: int) -> int | None:
         """Give the symbol `shards` shards of its own (1: its bucket's), while it has no live alerts.
 
+        It takes no new ones until the control is in prices.v1: they would miss the ticks before it.
         Raises UnknownInstrumentError, LiveAlertsError.
         """
         with transaction(self._pool) as connection:
@@ -190,7 +191,9 @@ class ReferenceStore:
                 raise LiveAlertsError(symbol, alerts)
             version = QUERIES.write_routing(connection, symbol=symbol, shards=shards)
             control = Control(routing=Routing(symbol=symbol, shards=shards, version=version))
-            return _control(connection, row["feed"], bucket_of(symbol, row["buckets"]), control)
+            control_id = _control(connection, row["feed"], bucket_of(symbol, row["buckets"]), control)
+            QUERIES.note_routing_control(connection, symbol=symbol, control_id=control_id)
+            return control_id
 
     def controls_waiting(self, control_ids: Collection[int]) -> int:
         """How many of these controls are not acknowledged in prices.v1 yet."""

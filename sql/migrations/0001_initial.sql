@@ -20,6 +20,7 @@ CREATE TABLE instruments (
     decimals        integer NOT NULL CHECK (decimals BETWEEN 0 AND 18),
     shards          integer NOT NULL DEFAULT 1 CHECK (shards BETWEEN 1 AND 1024),  -- virtual shards (routing table)
     routing_version bigint NOT NULL DEFAULT 1,
+    routing_control bigint,                             -- control_id of the newest routing; until it is published, no creates
     created_at      timestamptz NOT NULL DEFAULT now()
 );
 

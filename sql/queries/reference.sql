@@ -38,6 +38,9 @@ SELECT count(*) FROM alerts WHERE symbol = :symbol AND status IN ('PENDING', 'AC
 UPDATE instruments SET shards = :shards, routing_version = routing_version + 1 WHERE symbol = :symbol
 RETURNING routing_version;
 
+-- name: note_routing_control!
+UPDATE instruments SET routing_control = :control_id WHERE symbol = :symbol;
+
 -- name: insert_control$
 INSERT INTO feed_controls (feed, bucket, payload) VALUES (:feed, :bucket, :payload) RETURNING control_id;
 
