@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from sql.migrate import drop, migrate
+from sql.server import answers
 from stack.environment import (
     MAIN,
     Addresses,
@@ -202,7 +203,7 @@ class EmbeddedStack:
             return [((self.broker.program(),), self.broker.is_ready)]
         if part == POSTGRES:
             if self.settings.postgres_dsn is not None:
-                return [((), lambda: server.answers(self.postgres_dsn))]
+                return [((), lambda: answers(self.postgres_dsn))]
             postgres = self.postgres
             self._launch(server.NAME, postgres.choose_ports, postgres.prepare, lambda: (postgres.program(),))
             return [((postgres.program(),), postgres.is_ready)]
@@ -263,7 +264,9 @@ class EmbeddedStack:
             if note:
                 say(note)
         addresses = Addresses(self.kafka, self.postgres_dsn, self.flink_rest_url)
-        return service_env(environment, addresses, port, self.settings.log_level)
+        env = service_env(environment, addresses, port, self.settings.log_level)
+        # without a key of the operator's, secrets at rest are sealed under one that the home keeps
+        return {"ALERTS_SECRET_KEY": self.home.secret_key(), **env}
 
     def _stop_services(self, *, first: bool) -> None:
         present = self.supervisor.states()

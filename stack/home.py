@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ports.secrets import new_key
 from stack.errors import StackError
 from stack.files import locked, read_json, write_atomically, write_json
 
@@ -96,6 +97,14 @@ class Home:
         if not path.exists():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomically(path, secrets.token_urlsafe(24), 0o600)
+        return path.read_text(encoding="utf-8").strip()
+
+    def secret_key(self) -> str:
+        """The home's own ALERTS_SECRET_KEY, made at first use: losing it loses the sealed webhook secrets."""
+        path = self.root / "secrets" / "secret-key"
+        if not path.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomically(path, new_key(), 0o600)
         return path.read_text(encoding="utf-8").strip()
 
     def state(self) -> dict[str, str]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import psycopg
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
-from psycopg import sql
 
 from contracts.topics import ALL_TOPICS
+from sql.server import read_consumer_positions
 
 _TIMEOUT_S = 5.0
 # The finalizer keeps its offsets in Postgres, in the transaction of its work.
@@ -75,12 +74,7 @@ def _committed(client: AdminClient, topics: set[str]) -> dict[str, dict[tuple[st
 
 
 def _finalizer_positions(dsn: str, schema: str, topics: set[str], prefix: str) -> dict[tuple[str, int], int]:
-    query = sql.SQL("SELECT topic, partition, next_offset FROM {}").format(sql.Identifier(schema, "consumer_positions"))
-    try:
-        with psycopg.connect(dsn, autocommit=True, connect_timeout=2) as connection:
-            rows = connection.execute(query).fetchall()
-    except psycopg.Error:
-        return {}
+    rows = read_consumer_positions(dsn, schema)
     # stored with or without the environment's prefix
     named = [(topic if topic in topics else f"{prefix}{topic}", partition, offset) for topic, partition, offset in rows]
     return {(topic, partition): offset for topic, partition, offset in named}

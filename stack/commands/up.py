@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 from stack.embedded import EmbeddedStack
 from stack.environment import MAIN, Environment
+from stack.operator_settings import service_variables
 from stack.progress import say, step
 
 
@@ -12,8 +15,11 @@ def command() -> None:
     stack = EmbeddedStack()
     stack.up()
     settings = stack.settings
-    main = Environment(MAIN, settings.topic_prefix, settings.postgres_schema)
-    others = [environment for environment in stack.environments() if environment.name != MAIN]
+    known = {environment.name: environment for environment in stack.environments()}
+    stored = known.pop(MAIN).env if MAIN in known else {}
+    env = service_variables(stored, os.environ)
+    main = Environment(MAIN, settings.topic_prefix, settings.postgres_schema, env=env)
+    others = known.values()
     for environment in (main, *others):
         with step(f"starting the environment {environment.name}"):
             missing = stack.create_environment(environment)

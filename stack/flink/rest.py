@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -9,6 +10,8 @@ from typing import Any, Self
 import httpx
 
 _TIMEOUT_S = 10.0
+# Made once: loading the CA bundle takes tens of milliseconds, and the keeper asks every second.
+_TLS = ssl.create_default_context()
 # states of a job that holds slots or will again
 _ALIVE = frozenset(
     {"INITIALIZING", "CREATED", "RUNNING", "FAILING", "RESTARTING", "RECONCILING", "CANCELLING", "SUSPENDED"}
@@ -52,7 +55,7 @@ class FlinkRest:
     """A client; use it as a context manager."""
 
     def __init__(self, url: str) -> None:
-        self._client = httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False)
+        self._client = httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False, verify=_TLS)
 
     def __enter__(self) -> Self:
         return self

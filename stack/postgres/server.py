@@ -10,8 +10,7 @@ import tempfile
 from pathlib import Path
 from urllib.parse import quote
 
-import psycopg
-
+from sql.server import answers, ensure_database
 from stack.errors import StackError
 from stack.files import write_atomically
 from stack.home import Home
@@ -23,7 +22,6 @@ from stack.settings import StackSettings
 NAME = "postgres"
 DATABASE = "alerts"
 _SUPERUSER = "alerts"
-_PROBE_TIMEOUT_S = 2
 
 
 class PostgresServer:
@@ -85,10 +83,7 @@ class PostgresServer:
         return answers(self._dsn("postgres"))
 
     def ensure_database(self) -> None:
-        with psycopg.connect(self._dsn("postgres"), autocommit=True) as connection:
-            found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone()
-            if found is None:
-                connection.execute(f"CREATE DATABASE {DATABASE}")
+        ensure_database(self._dsn("postgres"), DATABASE)
 
     def _dsn(self, database: str) -> str:
         password = quote(self._home.secret("postgres-password"), safe="")
@@ -171,13 +166,3 @@ class PostgresServer:
             "log_lock_waits": "on",
         }
         return "".join(f"{name} = {value}\n" for name, value in values.items())
-
-
-def answers(dsn: str) -> bool:
-    """Whether the database answers a query."""
-    try:
-        with psycopg.connect(dsn, connect_timeout=_PROBE_TIMEOUT_S, autocommit=True) as connection:
-            connection.execute("SELECT 1")
-    except psycopg.OperationalError:
-        return False
-    return True
