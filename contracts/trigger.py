@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
+
+from contracts.event_time import MAX_EVENT_TIME_MS
+
+# A message that any reader can store and show: what is beyond makes it unreadable, not its reader fail.
+_MAX_ID: Final = (1 << 63) - 1  # Postgres bigint
+Id = Annotated[int, Field(ge=1, le=_MAX_ID)]
+WallTimeMs = Annotated[int, Field(ge=0, le=MAX_EVENT_TIME_MS)]
 
 
 class Evidence(BaseModel):
@@ -33,7 +40,7 @@ class Evidence(BaseModel):
     position: int
     version: int
     active_from_event_time_ms: int
-    finalized_at_ms: int
+    finalized_at_ms: WallTimeMs
 
 
 class TriggerMessage(BaseModel):
@@ -41,9 +48,9 @@ class TriggerMessage(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    trigger_id: str
-    alert_id: int
-    owner_id: int
+    trigger_id: Annotated[str, Field(pattern=r"^[0-9A-Za-z_]{1,100}$")]
+    alert_id: Id
+    owner_id: Id
     symbol: str
     kind: Literal["change", "price"]
     window: str | None
@@ -53,7 +60,7 @@ class TriggerMessage(BaseModel):
     note: str
     created_at_ms: int
     expires_at_ms: int
-    channel_ids: list[int]
+    channel_ids: list[Id]
     evidence: Evidence
 
 

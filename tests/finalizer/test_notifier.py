@@ -190,6 +190,10 @@ def test_the_topic_replayed_and_poisoned_makes_no_new_row(
     other = world.value("INSERT INTO owners (name) VALUES ('bob') RETURNING owner_id")
     foreign = message.model_copy(update={"owner_id": other})
     unknown = message.model_copy(update={"trigger_id": "trg_9_9"})
+    timeless = message.evidence.model_copy(update={"finalized_at_ms": 10**18})
+    poison: list[dict[str, Any]] = [
+        {"trigger_id": "nul\0"}, {"owner_id": 1 << 63}, {"channel_ids": [1 << 63]}, {"evidence": timeless},
+    ]  # fmt: skip
     writer = log.writer()
     for value in [
         record.value,
@@ -197,9 +201,10 @@ def test_the_topic_replayed_and_poisoned_makes_no_new_row(
         b"{",
         foreign.model_dump_json().encode(),
         unknown.model_dump_json().encode(),
+        *(message.model_copy(update=wrong).model_dump_json().encode() for wrong in poison),
     ]:
         writer.append(TRIGGERS, record.key, value, 1)
     writer.flush()
     drain(make_notifier(email=mail))
     assert [sent.trigger_id for sent in mail.sent] == [trigger_id]
-    assert len(log.records(DEAD_LETTERS)) == 1
+    assert len(log.records(DEAD_LETTERS)) == 1 + len(poison)
