@@ -34,6 +34,8 @@ DEFAULT_LIFETIME_MS: Final = 30 * DAY_MS
 
 MAX_SCALED_PRICE: Final = 1 << 48  # exclusive
 MAX_DECIMALS: Final = 18
+MAX_INTEGER: Final = (1 << 63) - 1  # of epochs, numbers, leases and ids: Postgres bigint, and the cores' states
+MAX_NAME_CHARACTERS: Final = 255  # of a symbol in a frame; an instrument's is far shorter (contracts.symbols)
 MAX_SEQUENCE_JUMP: Final = 1_000_000
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from contracts import frames_pb2 as pb
 from contracts.keys import bucket_shard, hot_shard
-from contracts.vocabulary import WINDOWS
+from contracts.vocabulary import MAX_NAME_CHARACTERS, WINDOWS
 from flink_jobs.domain.feed_order import FeedOrder, Ticks
 from flink_jobs.domain.history import BLOCK_TICKS, History
 from flink_jobs.domain.history_block import MAX_EVENT_TIME_MS
@@ -178,7 +178,8 @@ class RollingCore:
                 self._settings(control.settings)
             case "instrument":
                 self._evaluate()
-                slot = self._memory.order.add_symbol(control.instrument.symbol)
+                name = control.instrument.symbol
+                slot = self._memory.order.add_symbol(name) if 0 < len(name) <= MAX_NAME_CHARACTERS else None
                 if slot is not None:
                     self._memory.changes.add_slot(slot)
             case "split":

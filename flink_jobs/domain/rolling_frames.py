@@ -11,11 +11,13 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from contracts import frames_pb2 as pb
+from contracts.vocabulary import MAX_INTEGER
 from flink_jobs.domain.frame_error import FrameError
 
 Int64s: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 
+MAX_REJECTED: Final = 1 << 32  # of one frame, far above any: the total must fit for ever
 _COLUMNS: Final = ("event_time_ms", "price_scaled", "sequence", "session")
 
 
@@ -48,7 +50,7 @@ class PriceFrame:
 def read_price_frame(data: bytes, feed: str, bucket: int) -> PriceFrame:
     """Take a serialized PriceFrame of (feed, bucket) apart.
 
-    Raises PriceFrameError: not_protobuf, other_bucket, column_length, symbol_index, control_place.
+    Raises PriceFrameError: not_protobuf, other_bucket, number_range, column_length, symbol_index, control_place.
     """
     frame = pb.PriceFrame()
     try:
@@ -57,6 +59,8 @@ def read_price_frame(data: bytes, feed: str, bucket: int) -> PriceFrame:
         raise PriceFrameError("not_protobuf", str(error)) from error
     if frame.feed != feed or frame.bucket != bucket:
         raise PriceFrameError("other_bucket", f"it is of {frame.feed!r}/{frame.bucket}, this is {feed!r}/{bucket}")
+    if frame.lease > MAX_INTEGER or frame.rejected > MAX_REJECTED:
+        raise PriceFrameError("number_range", f"lease {frame.lease}, {frame.rejected} rejected")
     rows, odd = divmod(len(frame.symbol_index), 2)
     lengths = {name: len(getattr(frame, name)) for name in _COLUMNS}
     if odd or any(length != rows * 8 for length in lengths.values()):

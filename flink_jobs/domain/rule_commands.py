@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from contracts import frames_pb2 as pb
-from contracts.vocabulary import WINDOWS
+from contracts.vocabulary import MAX_NAME_CHARACTERS, WINDOWS
 from flink_jobs.domain.price_basis import Split
 from flink_jobs.domain.symbol_table import SymbolTable
 from flink_jobs.domain.threshold_index import ThresholdIndex
@@ -30,7 +30,7 @@ _MAX_INT64: Final = (1 << 63) - 1
 
 def is_sound(rule: pb.Rule) -> bool:
     """Whether a rule names a list and fits the index's columns; others are counted and passed over."""
-    if not rule.symbol or len(rule.symbol) > 255 or not 0 < rule.alert_id <= _MAX_INT64:
+    if not rule.symbol or len(rule.symbol) > MAX_NAME_CHARACTERS or not 0 < rule.alert_id <= _MAX_INT64:
         return False
     if not 0 < rule.version <= _MAX_INT64 or not -MAX_THRESHOLD <= rule.threshold <= MAX_THRESHOLD:
         return False

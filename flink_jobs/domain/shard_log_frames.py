@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from contracts import frames_pb2 as pb
-from contracts.vocabulary import MAX_SCALED_PRICE, WINDOWS
+from contracts.vocabulary import MAX_INTEGER, MAX_NAME_CHARACTERS, MAX_SCALED_PRICE, WINDOWS
 from flink_jobs.domain.frame_error import FrameError
 from flink_jobs.domain.threshold_keys import MAX_THRESHOLD, Int64s
 
@@ -51,7 +51,7 @@ def parse_shard_log(record: bytes, shard: str) -> MetricRows | pb.CommandFrame:
     """Take a serialized ShardLogRecord of `shard` apart.
 
     Raises FrameError: not_protobuf, empty, other_shard, first_number, column_length, symbol_index, change_row,
-    change_window, control_place, count, price, bounds.
+    number_range, change_window, control_place, count, price, bounds, name.
     """
     log = pb.ShardLogRecord()
     try:
@@ -66,6 +66,9 @@ def parse_shard_log(record: bytes, shard: str) -> MetricRows | pb.CommandFrame:
         raise FrameError("other_shard", f"it is of {frame.shard!r}, this is {shard!r}")
     if frame.first_number < 1:
         raise FrameError("first_number", "numbers begin at 1")
+    count = frame.count if kind == "metrics" else len(frame.commands)
+    if frame.epoch > MAX_INTEGER or frame.first_number + count > MAX_INTEGER:
+        raise FrameError("number_range", f"epoch {frame.epoch}, number {frame.first_number}: above {MAX_INTEGER}")
     return log.commands if kind == "commands" else _metric_rows(log.metrics)
 
 
@@ -88,6 +91,9 @@ def _metric_rows(frame: pb.MetricFrame) -> MetricRows:
             raise FrameError("change_row", f"not in ascending order within {rows} ticks")
         if int(window.max()) >= len(WINDOWS):
             raise FrameError("change_window", f"{window.max()} of {len(WINDOWS)} windows")
+    names = [*frame.symbols, *(control.split.symbol for control in frame.controls if control.HasField("split"))]
+    if names and max(map(len, names)) > MAX_NAME_CHARACTERS:
+        raise FrameError("name", f"a symbol has more than {MAX_NAME_CHARACTERS} characters")
     places = [control.before_row for control in frame.controls]
     if places and (places[-1] > rows or places != sorted(places)):
         raise FrameError("control_place", f"not in ascending order within {rows} ticks")

@@ -284,6 +284,10 @@ def _broken(reason: str) -> bytes:
         frame.shard = "feed/1"
     elif reason == "first_number":
         frame.first_number = 0
+    elif reason == "number_range":
+        frame.epoch = 1 << 63
+    elif reason == "name":
+        frame.symbols[0] = "A" * 256
     elif reason == "column_length":
         frame.session = b"123"
     elif reason == "symbol_index":
@@ -306,7 +310,7 @@ def _broken(reason: str) -> bytes:
 @pytest.mark.parametrize(
     "reason",
     ["not_protobuf", "empty", "other_shard", "first_number", "column_length", "symbol_index", "change_row",
-     "change_window", "control_place", "count", "price", "bounds"],
+     "change_window", "control_place", "count", "price", "bounds", "number_range", "name"],
 )  # fmt: skip
 def test_a_corrupt_record_is_refused_with_the_state_untouched(reason: str) -> None:
     shard = Shard()

@@ -58,6 +58,8 @@ def _broken_frames() -> dict[str, bytes]:
         "missing": changed(session=b""),
         "symbol_index": changed(symbol_index=b"\x00\x00\x01\x00"),
         "control_place": placed.SerializeToString(),
+        "lease": changed(lease=1 << 63),
+        "rejected": changed(rejected=(1 << 64) - 1),
         "other_feed": changed(feed="g"),
         "other_bucket": changed(bucket=3),
     }
@@ -82,6 +84,14 @@ def test_unknown_symbols_are_counted_and_the_rest_goes_on() -> None:
     assert [entry[3] for entry in shard_entries([output])[OWN]] == ["AAA"]
     assert core.counts.rejected == 2
     assert pb.AuditEntry.FromString(audit_entries([output])[1][2]).reason == pb.AuditEntry.UNKNOWN_SYMBOL
+
+
+def test_an_instrument_whose_name_no_matcher_takes_is_none() -> None:
+    """Else the matcher would refuse every frame that it is in, and the good rows beside it."""
+    core, name = core_on(MemoryState()), "A" * 256
+    core.process(frame_of([*INSTRUMENTS, pb.Control(instrument=pb.Instrument(symbol=name, decimals=2))]))
+    output = core.process(frame_of([_tick(1, 0, name=name), _tick(1, 0)]))
+    assert [entry[3] for entry in shard_entries([output])[OWN]] == ["AAA"]
 
 
 def test_a_lower_lease_is_over() -> None:
