@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
+import psycopg
 from psycopg import Connection
 
 from contracts.frames_pb2 import Command, CreateRule, Direction, Kind, RemoveRule, Rule
@@ -80,7 +81,11 @@ class PostgresRuleRelayStore:
             yield connection
 
     def resign(self) -> None:
+        """A standby may lead as soon as this returns; when the connection is broken, once the server sees its end."""
         if self._leading is not None:
+            with suppress(psycopg.OperationalError):
+                RULES.resign(self._leading)
+                self._leading.commit()
             self._leading.close()  # ends the session, and its lock with it
             self._pool.putconn(self._leading)
             self._leading = None

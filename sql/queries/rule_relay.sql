@@ -4,6 +4,10 @@
 -- Held by the session until it ends; one relay works, others stand by.
 SELECT pg_try_advisory_lock(hashtextextended('alerts rule relay of ' || current_schema, 0));
 
+-- name: resign$
+-- The end of the session gives it up too, but the server sees that only some time after the client has closed.
+SELECT pg_advisory_unlock(hashtextextended('alerts rule relay of ' || current_schema, 0));
+
 -- name: find_waiting_shards
 -- Walks the two partial indexes from shard to shard, however long their backlogs are.
 WITH RECURSIVE waiting (shard) AS (
