@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -23,6 +24,7 @@ import structlog
 from stack.epochs import EpochSource, counter_file
 from stack.errors import StackError
 from stack.files import locked, write_json
+from stack.flink.cluster import TASKMANAGER
 from stack.flink.configuration import checkpoints_folder
 from stack.flink.rest import FlinkRest, JobStatus
 from stack.home import Home
@@ -30,7 +32,7 @@ from stack.jobs.record import Attempt, JobRecord, drop_old_checkpoints, find_new
 from stack.jobs.spec import JobFolder, JobSpec, find_jobs
 from stack.jobs.submission import SubmissionFailure, submit
 from stack.log_rotation import rotate_logs
-from stack.orphans import find_processes
+from stack.orphans import find_processes, find_strays
 from stack.supervision import Supervisor
 
 _POLL_S = 1.0
@@ -145,6 +147,7 @@ class KeeperLoop:
                 if time.monotonic() > next_cleaning:
                     next_cleaning = time.monotonic() + _CLEAN_EVERY_S
                     rotate_logs(self._home.logs)
+                    self._end_stray_workers()
                     for folder in folders:
                         self._clean(folder)
 
@@ -187,6 +190,15 @@ class KeeperLoop:
                     self._supervisor.start_program(state.name)
         except StackError as error:
             log.warning("supervisor_unreachable", error=str(error))
+
+    def _end_stray_workers(self) -> None:
+        """A Python worker that was starting when its TaskManager died waits for it for ever, with its memory."""
+        strays = find_strays(self._home, TASKMANAGER)
+        if strays:
+            log.warning("stray_workers_ended", pids=[process.pid for process in strays])
+        for process in strays:
+            with suppress(psutil.Error):
+                process.kill()
 
     def _write_health(self) -> None:
         write_json(

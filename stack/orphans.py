@@ -45,6 +45,24 @@ def find_processes(home: Home, pid_folders: tuple[Path, ...] = ()) -> list[Orpha
     return list(found.values())
 
 
+def find_strays(home: Home, program: str) -> list[psutil.Process]:
+    """Processes that the program once started and that are no children of the one that runs now.
+
+    None while it is unknown which one runs: a program that is just starting has strays only by mistake.
+    """
+    running = recorded_process(home.pids / f"{program}.pid")
+    if running is None:
+        return []
+    try:
+        family = {running.pid, *(child.pid for child in running.children(recursive=True))}
+        marked = [process for process in psutil.process_iter() if _marked_program(process, home) == program]
+        # listed after the family: who is in neither list was born in between
+        started = running.create_time()
+        return [process for process in marked if process.pid not in family and process.create_time() < started]
+    except psutil.Error:
+        return []
+
+
 def recorded_process(pid_file: Path) -> psutil.Process | None:
     """The process that wrote the pid file, unless it is gone and its number was given to another one."""
     try:

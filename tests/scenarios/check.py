@@ -11,10 +11,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from stack.replay.stack_engine import replay_through_stack
-
 from stack.replay.core_engine import replay_in_process
 from stack.replay.scenario import read_scenario
+from stack.replay.stack_engine import replay_through_stack
 from tests.scenarios.answers import CASES, answers, differences, expected_of_case
 
 

@@ -186,7 +186,7 @@ def test_job_goes_on_with_its_state_after_each_kill(embedded_stack: EmbeddedStac
 
     assert {key: len(births) for key, births in counting.births.items()} == dict.fromkeys(KEYS, 1)
     # it never started without state again, so it never took another epoch
-    assert {attempt.epoch for attempt in counting.record.attempts} == {1}
+    assert len({attempt.epoch for attempt in counting.record.attempts}) == 1
 
 
 def test_memory_of_killed_workers_is_given_back(embedded_stack: EmbeddedStack, counting: Counting) -> None:
@@ -199,7 +199,8 @@ def test_memory_of_killed_workers_is_given_back(embedded_stack: EmbeddedStack, c
     workers = manager.children(recursive=True)
     assert workers
     manager.kill()
-    _, alive = psutil.wait_procs(workers, timeout=30)
+    # at once when they were at work; one that was still starting is ended by the keeper
+    _, alive = psutil.wait_procs(workers, timeout=90)
     assert alive == []
 
 
