@@ -57,6 +57,10 @@ class MailboxStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        # mailbox.Maildir makes the folder before its parts: of two first messages one would find no tmp
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for part in ("tmp", "new", "cur"):
+            (folder / part).mkdir(mode=0o700, exist_ok=True)
 
     def add(self, content: bytes, recipients: Sequence[str]) -> None:
         """Durable when this returns, so it may be acknowledged. The envelope's recipients are kept with it."""
@@ -75,7 +79,7 @@ class MailboxStore:
         return self._read(key, box.get_bytes(key)) if key in box else None
 
     def _open(self) -> mailbox.Maildir:
-        return mailbox.Maildir(self._folder, create=True)
+        return mailbox.Maildir(self._folder, create=False)
 
     @staticmethod
     def _read(key: str, content: bytes) -> Mail:

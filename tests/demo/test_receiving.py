@@ -6,6 +6,7 @@ import asyncio
 import json
 import smtplib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from pathlib import Path
@@ -75,6 +76,16 @@ def test_mails_come_in_the_order_of_their_arrival(tmp_path: Path) -> None:
     store = MailboxStore(tmp_path / "mail")
     _send(store, lambda client: [client.send_message(_mail(number, f"n{number}")) for number in range(20)])
     assert [mail.subject for mail in store.read_all()] == [f"n{number}" for number in range(20)]
+
+
+def test_the_first_mails_may_come_at_once(tmp_path: Path) -> None:
+    for box in range(40):
+        store = MailboxStore(tmp_path / f"mail{box}")
+        with ThreadPoolExecutor(8) as pool:
+            kept = [pool.submit(store.add, f"Subject: {number}\n\n".encode(), ["ada@x.example"]) for number in range(8)]
+        for one in kept:
+            one.result()
+        assert len(store.read_all()) == 8
 
 
 def _hook(tmp_path: Path) -> tuple[FastAPI, ReceivedStore]:
