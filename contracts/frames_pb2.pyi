@@ -138,7 +138,7 @@ class Routing(_message.Message):
     def __init__(self, symbol: _Optional[str] = ..., shards: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
 
 class PriceFrame(_message.Message):
-    __slots__ = ("feed", "bucket", "lease", "symbols", "symbol_index", "event_time_ms", "price_scaled", "sequence", "session", "controls", "source_position", "rejected")
+    __slots__ = ("feed", "bucket", "lease", "symbols", "symbol_index", "event_time_ms", "price_scaled", "sequence", "session", "controls", "source_position", "rejected", "frame_number")
     class SourcePositionEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -158,6 +158,7 @@ class PriceFrame(_message.Message):
     CONTROLS_FIELD_NUMBER: _ClassVar[int]
     SOURCE_POSITION_FIELD_NUMBER: _ClassVar[int]
     REJECTED_FIELD_NUMBER: _ClassVar[int]
+    FRAME_NUMBER_FIELD_NUMBER: _ClassVar[int]
     feed: str
     bucket: int
     lease: int
@@ -170,7 +171,8 @@ class PriceFrame(_message.Message):
     controls: _containers.RepeatedCompositeFieldContainer[Control]
     source_position: _containers.ScalarMap[str, int]
     rejected: int
-    def __init__(self, feed: _Optional[str] = ..., bucket: _Optional[int] = ..., lease: _Optional[int] = ..., symbols: _Optional[_Iterable[str]] = ..., symbol_index: _Optional[bytes] = ..., event_time_ms: _Optional[bytes] = ..., price_scaled: _Optional[bytes] = ..., sequence: _Optional[bytes] = ..., session: _Optional[bytes] = ..., controls: _Optional[_Iterable[_Union[Control, _Mapping]]] = ..., source_position: _Optional[_Mapping[str, int]] = ..., rejected: _Optional[int] = ...) -> None: ...
+    frame_number: int
+    def __init__(self, feed: _Optional[str] = ..., bucket: _Optional[int] = ..., lease: _Optional[int] = ..., symbols: _Optional[_Iterable[str]] = ..., symbol_index: _Optional[bytes] = ..., event_time_ms: _Optional[bytes] = ..., price_scaled: _Optional[bytes] = ..., sequence: _Optional[bytes] = ..., session: _Optional[bytes] = ..., controls: _Optional[_Iterable[_Union[Control, _Mapping]]] = ..., source_position: _Optional[_Mapping[str, int]] = ..., rejected: _Optional[int] = ..., frame_number: _Optional[int] = ...) -> None: ...
 
 class ShardLogRecord(_message.Message):
     __slots__ = ("metrics", "commands")

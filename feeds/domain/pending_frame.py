@@ -29,6 +29,7 @@ class PendingFrame:
         self.key = bucket_shard(feed, bucket).encode()
         self._feed = feed
         self._lease = lease
+        self._frame_number = 0
         self.generation = 0
         self._begin()
 
@@ -51,10 +52,12 @@ class PendingFrame:
 
     def cut(self, positions: Mapping[str, int], timestamp_ms: int) -> CutFrame:
         """Finish the frame and begin the next. positions: before these, everything of this bucket is in."""
+        self._frame_number += 1
         frame = PriceFrame(
             feed=self._feed,
             bucket=self.bucket,
             lease=self._lease,
+            frame_number=self._frame_number,
             symbols=self.symbols,
             symbol_index=np.array(self.symbol_index, "<u2").tobytes(),
             event_time_ms=np.array(self.event_time_ms, "<i8").tobytes(),

@@ -88,8 +88,11 @@ class RollingCore:
         self._parts = {}
         if frame.lease < memory.lease:
             self._fence(frame)
-        else:
-            memory.lease = frame.lease
+            return self._take_outputs()
+        if frame.lease > memory.lease:
+            memory.lease, memory.frame_number = frame.lease, 0
+        if frame.frame_number == 0 or frame.frame_number > memory.frame_number:
+            memory.frame_number = max(memory.frame_number, frame.frame_number)
             memory.order.account.rejected += frame.rejected
             done = 0
             for control in frame.controls:

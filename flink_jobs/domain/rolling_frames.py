@@ -34,6 +34,7 @@ class PriceFrame:
     """A well-formed frame: equally long columns of n ticks, controls in order of their place."""
 
     lease: int
+    frame_number: int  # 0: not numbered
     rejected: int
     symbols: Sequence[str]
     symbol_index: NDArray[np.intp]  # each < len(symbols)
@@ -59,8 +60,9 @@ def read_price_frame(data: bytes, feed: str, bucket: int) -> PriceFrame:
         raise PriceFrameError("not_protobuf", str(error)) from error
     if frame.feed != feed or frame.bucket != bucket:
         raise PriceFrameError("other_bucket", f"it is of {frame.feed!r}/{frame.bucket}, this is {feed!r}/{bucket}")
-    if frame.lease > MAX_INTEGER or frame.rejected > MAX_REJECTED:
-        raise PriceFrameError("number_range", f"lease {frame.lease}, {frame.rejected} rejected")
+    if max(frame.lease, frame.frame_number) > MAX_INTEGER or frame.rejected > MAX_REJECTED:
+        found = f"lease {frame.lease}, frame {frame.frame_number}, {frame.rejected} rejected"
+        raise PriceFrameError("number_range", found)
     rows, odd = divmod(len(frame.symbol_index), 2)
     lengths = {name: len(getattr(frame, name)) for name in _COLUMNS}
     if odd or any(length != rows * 8 for length in lengths.values()):
@@ -72,4 +74,7 @@ def read_price_frame(data: bytes, feed: str, bucket: int) -> PriceFrame:
     if controls and controls[-1].before_row > rows:
         raise PriceFrameError("control_place", f"before row {controls[-1].before_row} of {rows}")
     times, prices, sequences, sessions = (np.frombuffer(getattr(frame, name), "<i8") for name in _COLUMNS)
-    return PriceFrame(frame.lease, frame.rejected, frame.symbols, index, times, prices, sequences, sessions, controls)
+    return PriceFrame(
+        frame.lease, frame.frame_number, frame.rejected,
+        frame.symbols, index, times, prices, sequences, sessions, controls,
+    )  # fmt: skip

@@ -59,6 +59,7 @@ class RollingMemory:
     changes: RollingChanges
     frame_count: int = 0
     lease: int = 0
+    frame_number: int = 0
     control_number: int = 0
     routes: dict[str, Route] = field(default_factory=dict)
 
@@ -143,7 +144,7 @@ def encode_base(memory: RollingMemory) -> pb.Base:
         audit_number=numbering.audit, shard_number=numbering.shards,
         routes=[pb.Route(symbol=s, shards=r.shards, version=r.version) for s, r in memory.routes.items()],
         order=_encode_order(order), changes=_encode_changes(memory.changes, len(order.symbols)),
-        history=_encode_history(memory.changes.history, len(order.symbols)),
+        history=_encode_history(memory.changes.history, len(order.symbols)), frame_number=memory.frame_number,
     )  # fmt: skip
 
 
@@ -201,6 +202,7 @@ def _encode_history(history: History, slots: int) -> pb.History:
 def decode_base(base: pb.Base, memory: RollingMemory) -> None:
     """Fill an empty memory. Raises ValueError when a column has another length than the symbols ask for."""
     memory.frame_count, memory.lease, memory.control_number = base.frame_count, base.lease, base.control_number
+    memory.frame_number = base.frame_number
     numbering = memory.numbering
     numbering.epoch, numbering.audit, numbering.shards = base.epoch, base.audit_number, dict(base.shard_number)
     memory.routes.update({route.symbol: Route(route.shards, route.version) for route in base.routes})

@@ -6,7 +6,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Base(_message.Message):
-    __slots__ = ("frame_count", "epoch", "lease", "control_number", "rejected", "duplicate", "late", "audit_number", "shard_number", "routes", "order", "changes", "history")
+    __slots__ = ("frame_count", "epoch", "lease", "control_number", "rejected", "duplicate", "late", "audit_number", "shard_number", "routes", "order", "changes", "history", "frame_number")
     class ShardNumberEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class Base(_message.Message):
     ORDER_FIELD_NUMBER: _ClassVar[int]
     CHANGES_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FIELD_NUMBER: _ClassVar[int]
+    FRAME_NUMBER_FIELD_NUMBER: _ClassVar[int]
     frame_count: int
     epoch: int
     lease: int
@@ -40,7 +41,8 @@ class Base(_message.Message):
     order: Order
     changes: Changes
     history: History
-    def __init__(self, frame_count: _Optional[int] = ..., epoch: _Optional[int] = ..., lease: _Optional[int] = ..., control_number: _Optional[int] = ..., rejected: _Optional[int] = ..., duplicate: _Optional[int] = ..., late: _Optional[int] = ..., audit_number: _Optional[int] = ..., shard_number: _Optional[_Mapping[str, int]] = ..., routes: _Optional[_Iterable[_Union[Route, _Mapping]]] = ..., order: _Optional[_Union[Order, _Mapping]] = ..., changes: _Optional[_Union[Changes, _Mapping]] = ..., history: _Optional[_Union[History, _Mapping]] = ...) -> None: ...
+    frame_number: int
+    def __init__(self, frame_count: _Optional[int] = ..., epoch: _Optional[int] = ..., lease: _Optional[int] = ..., control_number: _Optional[int] = ..., rejected: _Optional[int] = ..., duplicate: _Optional[int] = ..., late: _Optional[int] = ..., audit_number: _Optional[int] = ..., shard_number: _Optional[_Mapping[str, int]] = ..., routes: _Optional[_Iterable[_Union[Route, _Mapping]]] = ..., order: _Optional[_Union[Order, _Mapping]] = ..., changes: _Optional[_Union[Changes, _Mapping]] = ..., history: _Optional[_Union[History, _Mapping]] = ..., frame_number: _Optional[int] = ...) -> None: ...
 
 class Route(_message.Message):
     __slots__ = ("symbol", "shards", "version")

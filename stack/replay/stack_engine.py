@@ -20,6 +20,7 @@ from api.times import format_time_ms
 from contracts.event_time import parse_event_time
 from contracts.topics import TICKS
 from contracts.vocabulary import Kind, Status
+from ports.clock import SystemClock
 from ports.kafka import KafkaWriter
 from stack.embedded import EmbeddedStack
 from stack.progress import say
@@ -76,6 +77,7 @@ class FeedReplay:
             KafkaWriter(own.stack.kafka, f"{own.environment.name}-{feed}", linger_ms=1, log_level=CRITICAL),
             TICKS.named(own.topic_prefix),
             feed,
+            SystemClock(),
         )
         self._requests = ThreadPoolExecutor(REQUESTS_AT_ONCE)
         self._alert_ids: dict[str, tuple[str, int]] = {}  # scenario id -> (owner, alert_id)

@@ -13,7 +13,7 @@ from contracts.vocabulary import DAY_MS
 from flink_jobs.domain.frame_error import FrameError
 from flink_jobs.domain.history import MAX_CACHED_BLOCKS
 from flink_jobs.domain.history_block import Block, BlockError, decode_block, encode_block, key_of
-from flink_jobs.domain.rolling import RollingCore
+from flink_jobs.domain.rolling import RollingCore, RollingOutputs
 from flink_jobs.domain.rolling_output import MAX_ROWS_PER_FRAME
 from flink_jobs.domain.rolling_snapshot import JOURNAL_FRAMES, StateVersionError
 from flink_jobs.domain.state import MemoryState
@@ -102,6 +102,24 @@ def test_a_lower_lease_is_over() -> None:
     assert pb.AuditEntry.FromString(audit_entries([output])[0][2]).reason == pb.AuditEntry.FENCED_LEASE
     assert core.counts == pb.Counts()
     assert len(core.process(frame_of([_tick(2, 1)], lease=5)).metrics) == 1
+
+
+def test_a_frame_that_the_broker_kept_twice_counts_once() -> None:
+    def numbered(number: int, sequence: int, lease: int = 5) -> bytes:
+        frame = pb.PriceFrame.FromString(frame_of([_tick(sequence, sequence)], lease=lease))
+        frame.frame_number, frame.rejected = number, 1
+        return frame.SerializeToString()
+
+    state = MemoryState()
+    core = core_on(state)
+    core.process(frame_of(INSTRUMENTS, lease=5))
+    assert len(core.process(numbered(1, 1)).metrics) == 1
+    for again in (core, core_on(state.copy())):  # also after a restore
+        assert again.process(numbered(1, 1)) == RollingOutputs([], [])
+        assert again.counts == pb.Counts(rejected=1)
+    assert len(core.process(numbered(2, 2)).metrics) == 1
+    assert len(core.process(numbered(1, 3, lease=6)).metrics) == 1  # a new lease begins anew
+    assert core.counts == pb.Counts(rejected=3)
 
 
 def test_the_gateways_rejections_are_counted() -> None:
