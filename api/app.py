@@ -18,7 +18,7 @@ from api.authentication import Authenticator
 from api.body_limit import BodyLimit
 from api.channels.endpoints import channel_routes
 from api.channels.service import ChannelService
-from api.database import Database
+from api.database import PostgresDatabase
 from api.health.endpoints import health_routes
 from api.openapi import install_openapi
 from api.page.endpoints import page_routes
@@ -27,13 +27,12 @@ from api.response_headers import ResponseHeaders
 from api.settings import MAX_BODY_BYTES, ApiSettings
 from ports.clock import Clock
 from ports.secrets import SecretBox
-from sql.alert_store import AlertStore
 
 
-def make_app(settings: ApiSettings, database: Database, clock: Clock) -> FastAPI:
+def make_app(settings: ApiSettings, database: PostgresDatabase, clock: Clock) -> FastAPI:
     """The API over a database that the caller closes. Raises SecretKeyError when ALERTS_SECRET_KEY is unusable."""
     version = _version()
-    waiter = ActivationWaiter(lambda alert_ids: database.transact(lambda c: AlertStore(c).statuses(alert_ids)))
+    waiter = ActivationWaiter(lambda alert_ids: database.transact(lambda t: t.alerts.statuses(alert_ids)))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

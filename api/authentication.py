@@ -12,12 +12,11 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
-from api.database import Database
+from api.database import PostgresDatabase
 from api.keys import parse_key
 from api.principal import Principal
 from api.problems import ProblemError
 from api.settings import KEY_CACHE_SECONDS, KEY_CACHE_SIZE
-from sql.owner_store import OwnerStore
 
 _CHALLENGE: Final = {"WWW-Authenticate": "Bearer"}
 _BEARER: Final = HTTPBearer(
@@ -31,7 +30,7 @@ _BEARER: Final = HTTPBearer(
 class Authenticator:
     """Verifies keys; remembers verified ones for KEY_CACHE_SECONDS, so that a revocation takes that long at most."""
 
-    def __init__(self, database: Database, monotonic_seconds: Callable[[], float]) -> None:
+    def __init__(self, database: PostgresDatabase, monotonic_seconds: Callable[[], float]) -> None:
         self._database = database
         # By a hash: no key lies in memory longer than its request.
         self._verified: TTLCache[bytes, Principal] = TTLCache(KEY_CACHE_SIZE, KEY_CACHE_SECONDS, monotonic_seconds)
@@ -47,7 +46,7 @@ class Authenticator:
         key = parse_key(text.strip()) if scheme.lower() == "bearer" else None
         if key is None:
             raise _refused()
-        stored = self._database.transact(lambda connection: OwnerStore(connection).find_valid_key(key.key_id))
+        stored = self._database.transact(lambda t: t.owners.find_valid_key(key.key_id))
         if stored is None or not key.matches(stored.key_hash):
             raise _refused()
         principal = Principal(stored.owner_id, key.key_id, stored.scopes)

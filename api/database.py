@@ -1,4 +1,4 @@
-"""One transaction per request over a pool of connections."""
+"""One transaction per request over a pool of Postgres connections (api/ports.py has the contract)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from psycopg import Connection, OperationalError, errors
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
 from api.settings import ApiSettings
+from sql.alert_store import PostgresAlertStore
+from sql.channel_store import PostgresChannelStore
 from sql.connection import Pool, Row, open_pool
+from sql.overview_store import OverviewStore
+from sql.owner_store import OwnerStore
 
 T = TypeVar("T")
 
@@ -23,14 +27,24 @@ NOT_TRIED_AGAIN: Final = (PoolTimeout, PoolClosed, TooManyRequests, errors.Query
 log = structlog.get_logger()
 
 
-class Database:
-    """The API's way to Postgres. Threads share it."""
+class PostgresTransaction:
+    """api.ports.Transaction, and what the API asks besides alerts and channels."""
+
+    def __init__(self, connection: Connection[Row]) -> None:
+        self.alerts = PostgresAlertStore(connection)
+        self.channels = PostgresChannelStore(connection)
+        self.owners = OwnerStore(connection)
+        self.overview = OverviewStore(connection)
+
+
+class PostgresDatabase:
+    """api.ports.Database. Threads share it."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     @classmethod
-    def open(cls, settings: ApiSettings) -> Database:
+    def open(cls, settings: ApiSettings) -> PostgresDatabase:
         """Connects in the background: a database that is away makes 503, not a failed start."""
         pool = open_pool(
             settings.postgres_dsn,
@@ -53,17 +67,12 @@ class Database:
     def close(self) -> None:
         self._pool.close()
 
-    def transact(self, work: Callable[[Connection[Row]], T]) -> T:
-        """Run `work` in one transaction and commit it.
-
-        A deadlock's victim, and a connection that turns out to be dead before the commit, are tried again: nothing
-        has happened then. A failure of the commit itself is raised: whether it took place is unknown.
-        """
+    def transact(self, work: Callable[[PostgresTransaction], T]) -> T:
         for attempt in range(1, ATTEMPTS + 1):
             committing = False
             try:
                 with self._pool.connection(WAIT_FOR_CONNECTION_SECONDS) as connection:
-                    result = work(connection)
+                    result = work(PostgresTransaction(connection))
                     committing = True
                     connection.commit()
                     return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sql.alert_store import FeedFrontier
+from api.ports import FeedFrontier
 
 LIVE_MODE = "live"
 

@@ -10,11 +10,10 @@ import uvicorn
 from psycopg import OperationalError
 
 from api.app import make_app
-from api.database import Database
+from api.database import PostgresDatabase
 from api.settings import ApiSettings
 from ports.clock import Clock, SystemClock
 from ports.service import HEALTH_INTERVAL_MS, write_health
-from sql.overview_store import OverviewStore
 
 GRACEFUL_SHUTDOWN_SECONDS = 10
 MAX_CONCURRENT_REQUESTS = 2_000
@@ -25,7 +24,7 @@ log = structlog.get_logger()
 def serve(settings: ApiSettings) -> None:
     """Until SIGTERM or SIGINT; requests under way are finished."""
     clock = SystemClock()
-    database = Database.open(settings)
+    database = PostgresDatabase.open(settings)
     reporter = HealthReporter(database, clock, settings.health_file)
     config = uvicorn.Config(
         make_app(settings, database, clock),
@@ -49,7 +48,7 @@ def serve(settings: ApiSettings) -> None:
 class HealthReporter:
     """Writes the health file every second: ok while the database answers."""
 
-    def __init__(self, database: Database, clock: Clock, path: Path | None) -> None:
+    def __init__(self, database: PostgresDatabase, clock: Clock, path: Path | None) -> None:
         self._database = database
         self._clock = clock
         self._path = path
@@ -73,7 +72,7 @@ class HealthReporter:
 
     def _look(self) -> tuple[bool, dict[str, object]]:
         try:
-            self._database.transact(lambda connection: OverviewStore(connection).ping())
+            self._database.transact(lambda t: t.overview.ping())
         except OperationalError as error:
             return False, {"error": str(error)}
         return True, {}

@@ -1,4 +1,4 @@
-"""An owner's alerts in Postgres, as the API needs them: every query is scoped to its owner.
+"""An owner's alerts in Postgres (api/ports.py has the contract): every query is scoped to its owner.
 
 A store lives inside one transaction that its caller opens and commits.
 """
@@ -6,115 +6,35 @@ A store lives inside one transaction that its caller opens and commits.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 from psycopg import Connection, errors
 
+from api.ports import (
+    EXPIRING,
+    AlertFilter,
+    AlertRecord,
+    FeedFrontier,
+    IdempotencyKeyTakenError,
+    InstrumentRoute,
+    NewAlert,
+)
 from contracts.vocabulary import Status
 from sql.connection import Row
 from sql.named import load_queries
 
 QUERIES: Final = load_queries("alerts")
 LIVE: Final = frozenset({Status.PENDING, Status.ACTIVE, Status.PAUSED})  # as in the partial index
-EXPIRING: Final = "EXPIRING"  # shown, never stored: past expires_at by the market clock, the end not finalized yet
 MAX_DELIVERIES: Final = 100
 
 
-class IdempotencyKeyTakenError(Exception):
-    """Another request created an alert under this key meanwhile: look it up in a new transaction."""
-
-
-@dataclass(frozen=True, slots=True)
-class InstrumentRoute:
-    """What a create needs of its instrument. `frontier_ms` is the feed's finalized frontier, None before the first.
-
-    `is_moving`: its ticks do not come to its shards yet, a rule there would miss some.
-    """
-
-    symbol: str
-    feed: str
-    decimals: int
-    shards: int
-    buckets: int
-    clock_mode: str
-    is_moving: bool
-    frontier_ms: int | None
-    next_alert_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class FeedFrontier:
-    """How far a feed is finalized: the least frontier of its shards."""
-
-    feed: str
-    clock_mode: str
-    frontier_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class NewAlert:
-    """A checked alert on its way into the database. `threshold` is bps or the scaled target."""
-
-    alert_id: int
-    owner_id: int
-    symbol: str
-    shard: str
-    kind: str
-    window: str | None
-    direction: str
-    threshold: int
-    decimals: int
-    note: str
-    channel_ids: list[int]
-    created_at_ms: int
-    expires_at_ms: int
-    idempotency_key: str | None
-    request_hash: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class AlertRecord:
-    """One alert as stored; `shown_status` is `status`, or EXPIRING."""
-
-    alert_id: int
-    owner_id: int
-    symbol: str
-    kind: str
-    window: str | None
-    direction: str
-    threshold: int
-    decimals: int
-    note: str
-    channel_ids: list[int]
-    created_at_ms: int
-    expires_at_ms: int
-    series_version: int
-    status: Status
-    shown_status: str
-    version: int
-    active_from_event_time_ms: int | None
-    ended_at: datetime | None
-    trigger: Mapping[str, Any] | None
-
-
-@dataclass(frozen=True, slots=True)
-class AlertFilter:
-    """What a page is about. `status` is a stored status or EXPIRING; None: all."""
-
-    status: str | None
-    symbol: str | None
-
-
-class AlertStore:
-    """Alerts in one transaction. Rows come as dicts (the connection's row factory is dict_row)."""
+class PostgresAlertStore:
+    """AlertStore. Rows come as dicts (the connection's row factory is dict_row)."""
 
     def __init__(self, connection: Connection[Row]) -> None:
         self._connection = connection
 
     def find_instrument(self, spellings: list[str]) -> InstrumentRoute | None:
-        """The first of `spellings` that is an instrument, its routing locked until the transaction ends."""
         row = QUERIES.find_instrument(self._connection, spellings=spellings)
         return InstrumentRoute(**row) if row else None
 
@@ -126,10 +46,6 @@ class AlertStore:
         return [FeedFrontier(**row) for row in QUERIES.read_feed_clocks(self._connection)]
 
     def insert(self, alert: NewAlert) -> AlertRecord | None:
-        """The alert PENDING with its create command, counted against the quota; None when that is used up.
-
-        Raises IdempotencyKeyTakenError when another request committed under the same key first.
-        """
         try:
             row = QUERIES.insert_alert(
                 self._connection, **{name: getattr(alert, name) for name in NewAlert.__dataclass_fields__}
@@ -141,19 +57,16 @@ class AlertStore:
         return _record(row) if row else None
 
     def find_idempotent(self, owner_id: int, idempotency_key: str) -> tuple[bytes, int] | None:
-        """(request hash, alert_id) of the create that used this key."""
         row = QUERIES.find_idempotent_request(self._connection, owner_id=owner_id, idempotency_key=idempotency_key)
         return (bytes(row["request_hash"]), row["alert_id"]) if row else None
 
     def find(self, owner_id: int, alert_id: int, clocks_ms: Mapping[str, int]) -> AlertRecord | None:
-        """An owner's alert; `clocks_ms` is the market clock of each feed."""
         row = QUERIES.find_alert(self._connection, owner_id=owner_id, alert_id=alert_id, **_clocks(clocks_ms))
         return _record(row) if row else None
 
     def page(
         self, owner_id: int, shown: AlertFilter, before_alert_id: int, limit: int, clocks_ms: Mapping[str, int]
     ) -> list[AlertRecord]:
-        """At most `limit` alerts below `before_alert_id`, newest first."""
         live = shown.status == EXPIRING or shown.status in LIVE
         query = QUERIES.list_live_alerts if live else QUERIES.list_alerts
         rows = query(
@@ -172,19 +85,15 @@ class AlertStore:
         return {row["alert_id"]: Status(row["status"]) for row in rows}
 
     def cancel(self, owner_id: int, alert_id: int, from_statuses: Collection[Status]) -> bool:
-        """End it as CANCELLED with a remove command and give its place in the quota back; False: nothing moved."""
         return _moved(QUERIES.cancel_alert, self._connection, owner_id, alert_id, from_statuses)
 
     def pause(self, owner_id: int, alert_id: int, from_statuses: Collection[Status]) -> bool:
-        """To PAUSED with a remove command; False: nothing moved."""
         return _moved(QUERIES.pause_alert, self._connection, owner_id, alert_id, from_statuses)
 
     def resume(self, owner_id: int, alert_id: int, from_statuses: Collection[Status]) -> bool:
-        """To PENDING under a new version with a create command; False: nothing moved."""
         return _moved(QUERIES.resume_alert, self._connection, owner_id, alert_id, from_statuses)
 
     def deliveries(self, owner_id: int, alert_id: int) -> list[Row]:
-        """Rows of `deliveries` with their channel, at most MAX_DELIVERIES."""
         return list(
             QUERIES.list_deliveries(self._connection, owner_id=owner_id, alert_id=alert_id, limit=MAX_DELIVERIES)
         )

@@ -1,4 +1,4 @@
-"""Where an owner's triggers are delivered: every query is scoped to its owner, inside the caller's transaction."""
+"""An owner's channels in Postgres (api/ports.py has the contract), inside the caller's transaction."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from sql.named import load_queries
 QUERIES: Final = load_queries("channels")
 
 
-class ChannelStore:
-    """Channels in one transaction (row factory dict_row). Rows: channel_id, kind, address, created_at."""
+class PostgresChannelStore:
+    """ChannelStore. Rows come as dicts (the connection's row factory is dict_row)."""
 
     def __init__(self, connection: Connection[Row]) -> None:
         self._connection = connection
 
     def insert(self, owner_id: int, kind: str, address: str, secret: bytes | None, max_channels: int) -> Row | None:
-        """The new (or re-enabled) channel; None: it exists already, or the owner has `max_channels` of them."""
         QUERIES.lock_owner(self._connection, owner_id=owner_id)
         row: Row | None = QUERIES.insert_channel(
             self._connection, owner_id=owner_id, kind=kind, address=address, secret=secret, max_channels=max_channels
@@ -28,7 +27,6 @@ class ChannelStore:
         return row
 
     def find_address(self, owner_id: int, kind: str, address: str) -> int | None:
-        """channel_id of the owner's enabled channel with this address."""
         row = QUERIES.find_channel_of_address(self._connection, owner_id=owner_id, kind=kind, address=address)
         return row["channel_id"] if row else None
 
@@ -36,10 +34,8 @@ class ChannelStore:
         return list(QUERIES.list_channels(self._connection, owner_id=owner_id, limit=limit))
 
     def disable(self, owner_id: int, channel_id: int) -> bool:
-        """Idempotent; False when the owner has no such channel."""
         return QUERIES.disable_channel(self._connection, owner_id=owner_id, channel_id=channel_id) is not None
 
     def missing(self, owner_id: int, channel_ids: Collection[int]) -> list[int]:
-        """Those of `channel_ids` that are not enabled channels of the owner."""
         rows = QUERIES.find_enabled_channels(self._connection, owner_id=owner_id, channel_ids=list(channel_ids))
         return sorted(set(channel_ids) - {row["channel_id"] for row in rows})

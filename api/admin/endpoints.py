@@ -28,7 +28,7 @@ from api.admin.schemas import (
 )
 from api.admin.service import OwnerService
 from api.authentication import Admin
-from api.database import Database
+from api.database import PostgresDatabase
 from api.identifiers import parse_id
 from api.openapi import problems
 from api.problems import ProblemError
@@ -58,7 +58,7 @@ class Tag(StrEnum):
 OwnerPath = Annotated[Line, Path(min_length=1, max_length=200)]
 
 
-def admin_routes(database: Database) -> APIRouter:
+def admin_routes(database: PostgresDatabase) -> APIRouter:
     router = APIRouter(prefix="/v1/admin")
     _add_owner_routes(router, OwnerService(database))
     _add_reference_routes(router, ReferenceStore(database.pool))

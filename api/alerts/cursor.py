@@ -7,7 +7,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import blake2b
 from typing import Final
 
-from sql.alert_store import AlertFilter
+from api.ports import AlertFilter
 
 VERSION: Final = b"\x01"
 DIGEST_BYTES: Final = 6

@@ -6,12 +6,20 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
-from psycopg import Connection
-
 from api.alerts.cursor import FIRST, CursorError, decode_cursor, encode_cursor
 from api.alerts.schemas import NewChangeAlert, NewPriceAlert
-from api.database import Database
 from api.market_clock import feed_clocks_ms, market_now_ms
+from api.ports import (
+    AlertFilter,
+    AlertRecord,
+    AlertStore,
+    Database,
+    IdempotencyKeyTakenError,
+    InstrumentRoute,
+    NewAlert,
+    Row,
+    Transaction,
+)
 from api.principal import Principal
 from api.problems import RETRY_AFTER_SECONDS, ProblemError, not_found
 from api.times import format_time_ms
@@ -21,16 +29,6 @@ from contracts.symbols import SymbolError, spellings
 from contracts.vocabulary import DEFAULT_LIFETIME_MS, MAX_SCALED_PRICE
 from finalizer.domain.lifecycle import Event, sources
 from ports.clock import Clock
-from sql.alert_store import (
-    AlertFilter,
-    AlertRecord,
-    AlertStore,
-    IdempotencyKeyTakenError,
-    InstrumentRoute,
-    NewAlert,
-)
-from sql.channel_store import ChannelStore
-from sql.connection import Row
 
 MAX_IDEMPOTENT_ATTEMPTS: Final = 3
 LAST_TIME_MS: Final = 253_402_300_799_999  # the end of year 9999: the last that RFC 3339 can write
@@ -47,7 +45,7 @@ class Created:
 
 
 class AlertService:
-    """Every method is one transaction; every error a ProblemError or psycopg's."""
+    """Every method is one transaction; every error a ProblemError or the database's own."""
 
     def __init__(self, database: Database, clock: Clock, market_clock_bound_ms: int) -> None:
         self._database = database
@@ -62,7 +60,7 @@ class AlertService:
         for _ in range(MAX_IDEMPOTENT_ATTEMPTS):
             try:
                 return self._database.transact(
-                    lambda connection: self._create(connection, principal, request, idempotency_key, request_hash)
+                    lambda transaction: self._create(transaction, principal, request, idempotency_key, request_hash)
                 )
             except IdempotencyKeyTakenError:
                 continue  # the other request has committed: now its alert is there to be replayed
@@ -70,13 +68,13 @@ class AlertService:
 
     def _create(
         self,
-        connection: Connection[Row],
+        transaction: Transaction,
         principal: Principal,
         request: AlertRequest,
         idempotency_key: str | None,
         request_hash: bytes | None,
     ) -> Created:
-        store = AlertStore(connection)
+        store = transaction.alerts
         if idempotency_key is not None:
             earlier = store.find_idempotent(principal.owner_id, idempotency_key)
             if earlier is not None:
@@ -88,7 +86,7 @@ class AlertService:
                 return Created(self._existing(store, principal, earlier[1]), replayed=True)
         route = self._route(store, request.symbol)
         if request.channels:
-            self._check_channels(connection, principal, request.channels)
+            self._check_channels(transaction, principal, request.channels)
         new = self._new_alert(principal, request, route, idempotency_key, request_hash)
         alert = store.insert(new)
         if alert is None:
@@ -117,8 +115,8 @@ class AlertService:
             )
         return route
 
-    def _check_channels(self, connection: Connection[Row], principal: Principal, channel_ids: list[int]) -> None:
-        missing = ChannelStore(connection).missing(principal.owner_id, channel_ids)
+    def _check_channels(self, transaction: Transaction, principal: Principal, channel_ids: list[int]) -> None:
+        missing = transaction.channels.missing(principal.owner_id, channel_ids)
         if missing:
             raise ProblemError("invalid", f"You have no channel {missing[0]}.", field="body.channels")
 
@@ -179,15 +177,15 @@ class AlertService:
         return alert
 
     def find(self, principal: Principal, alert_id: int) -> AlertRecord:
-        return self._database.transact(lambda connection: self._existing(AlertStore(connection), principal, alert_id))
+        return self._database.transact(lambda transaction: self._existing(transaction.alerts, principal, alert_id))
 
     def page(
         self, principal: Principal, status: str | None, symbol: str | None, cursor: str | None, limit: int
     ) -> tuple[list[AlertRecord], str | None]:
         """Newest first, and the next page's cursor."""
 
-        def read(connection: Connection[Row]) -> tuple[list[AlertRecord], str | None]:
-            store = AlertStore(connection)
+        def read(transaction: Transaction) -> tuple[list[AlertRecord], str | None]:
+            store = transaction.alerts
             shown = AlertFilter(status, self._listed_symbol(store, symbol))
             try:
                 before = FIRST if cursor is None else decode_cursor(cursor, shown)
@@ -222,8 +220,8 @@ class AlertService:
         return self._move(principal, alert_id, Event.RESUME)
 
     def _move(self, principal: Principal, alert_id: int, event: Event) -> AlertRecord:
-        def move(connection: Connection[Row]) -> AlertRecord:
-            store = AlertStore(connection)
+        def move(transaction: Transaction) -> AlertRecord:
+            store = transaction.alerts
             moves = {Event.CANCEL: store.cancel, Event.PAUSE: store.pause, Event.RESUME: store.resume}
             moved = moves[event](principal.owner_id, alert_id, sources(event))
             alert = self._existing(store, principal, alert_id)
@@ -234,8 +232,8 @@ class AlertService:
         return self._database.transact(move)
 
     def deliveries(self, principal: Principal, alert_id: int) -> list[Row]:
-        def read(connection: Connection[Row]) -> list[Row]:
-            store = AlertStore(connection)
+        def read(transaction: Transaction) -> list[Row]:
+            store = transaction.alerts
             self._existing(store, principal, alert_id)
             return store.deliveries(principal.owner_id, alert_id)
 

@@ -6,12 +6,11 @@ from typing import Final
 
 from api.alerts.evidence import summarize
 from api.alerts.schemas import AlertView, DeliveryView, TriggerView, bps_to_percent
+from api.ports import AlertRecord, Row
 from api.times import format_datetime, format_time_ms
 from contracts.prices import format_price
 from contracts.trigger import Evidence
 from contracts.vocabulary import Status
-from sql.alert_store import AlertRecord
-from sql.connection import Row
 
 EVIDENCE_SHOWN: Final = {
     "fired",

@@ -11,8 +11,8 @@ from api.channels.schemas import ChannelList, ChannelView, NewChannelRequest, Ne
 from api.channels.service import ChannelService
 from api.identifiers import parse_id
 from api.openapi import problems
+from api.ports import Row
 from api.times import format_datetime
-from sql.connection import Row
 
 
 def channel_routes(service: ChannelService) -> APIRouter:

@@ -6,22 +6,18 @@ import secrets
 from base64 import b64encode
 from typing import Final
 
-from psycopg import Connection
-
 from api.channels.schemas import NewEmailChannel, NewWebhookChannel
-from api.database import Database
+from api.ports import Database, Row, Transaction
 from api.principal import Principal
 from api.problems import ProblemError, not_found
 from ports.secrets import SecretBox
-from sql.channel_store import ChannelStore
-from sql.connection import Row
 
 MAX_CHANNELS: Final = 20  # enabled ones of an owner
 SECRET_BYTES: Final = 32
 
 
 class ChannelService:
-    """Every error a ProblemError or psycopg's."""
+    """Every error a ProblemError or the database's own."""
 
     def __init__(self, database: Database, secret_box: SecretBox | None) -> None:
         self._database = database
@@ -39,8 +35,8 @@ class ChannelService:
         return self._insert(principal, "webhook", request.url, self._secret_box.seal(secret)), secret
 
     def _insert(self, principal: Principal, kind: str, address: str, sealed: bytes | None) -> Row:
-        def insert(connection: Connection[Row]) -> Row:
-            store = ChannelStore(connection)
+        def insert(transaction: Transaction) -> Row:
+            store = transaction.channels
             row = store.insert(principal.owner_id, kind, address, sealed, MAX_CHANNELS)
             if row is not None:
                 return row
@@ -52,9 +48,9 @@ class ChannelService:
         return self._database.transact(insert)
 
     def page(self, principal: Principal) -> list[Row]:
-        return self._database.transact(lambda c: ChannelStore(c).page(principal.owner_id, MAX_CHANNELS))
+        return self._database.transact(lambda t: t.channels.page(principal.owner_id, MAX_CHANNELS))
 
     def disable(self, principal: Principal, channel_id: int) -> None:
         """Nothing more is sent there. Idempotent."""
-        if not self._database.transact(lambda c: ChannelStore(c).disable(principal.owner_id, channel_id)):
+        if not self._database.transact(lambda t: t.channels.disable(principal.owner_id, channel_id)):
             raise not_found("channel")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
-from psycopg import Connection
 
 from api.authentication import Authenticated
-from api.database import Database
+from api.database import PostgresDatabase, PostgresTransaction
 from api.health.schemas import (
     Backlog,
     FeedStatus,
@@ -19,17 +18,16 @@ from api.health.schemas import (
     StatusView,
 )
 from api.openapi import problems
+from api.ports import Row
 from api.problems import not_found
 from api.texts import Line
 from api.times import format_time_ms
 from ports.clock import Clock
-from sql.connection import Row
-from sql.overview_store import OverviewStore
 
 MAX_PREFIX_LENGTH: Final = 32
 
 
-def health_routes(database: Database, clock: Clock, version: str) -> APIRouter:
+def health_routes(database: PostgresDatabase, clock: Clock, version: str) -> APIRouter:
     router = APIRouter()
 
     @router.get("/healthz", operation_id="getLiveness", tags=["health"])
@@ -40,15 +38,15 @@ def health_routes(database: Database, clock: Clock, version: str) -> APIRouter:
     @router.get("/readyz", operation_id="getReadiness", tags=["health"], responses=problems(503))
     def get_readiness() -> Liveness:
         """The database answers too."""
-        database.transact(lambda connection: OverviewStore(connection).ping())
+        database.transact(lambda t: t.overview.ping())
         return Liveness(ok=True)
 
     @router.get("/v1/status", operation_id="getStatus", tags=["overview"], responses=problems(401, 503))
     def get_status(principal: Authenticated) -> StatusView:
         """How far each feed is, what waits, how much of your quota is used."""
 
-        def read(connection: Connection[Row]) -> StatusView:
-            store = OverviewStore(connection)
+        def read(transaction: PostgresTransaction) -> StatusView:
+            store = transaction.overview
             owner = store.owner(principal.owner_id)
             if owner is None:
                 raise not_found("owner")
@@ -70,7 +68,7 @@ def health_routes(database: Database, clock: Clock, version: str) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
     ) -> InstrumentPage:
         """What alerts can be made on."""
-        rows = database.transact(lambda c: OverviewStore(c).instruments(cursor, prefix.strip().upper(), limit + 1))
+        rows = database.transact(lambda t: t.overview.instruments(cursor, prefix.strip().upper(), limit + 1))
         found = [InstrumentView(**row) for row in rows[:limit]]
         return InstrumentPage(instruments=found, next_cursor=found[-1].symbol if len(rows) > limit else None)
 

@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 
 from api.admin.service import OwnerService
 from api.app import make_app
-from api.database import Database
+from api.database import PostgresDatabase
 from api.settings import ApiSettings
 from ports.logging import configure_logging
 from ports.secrets import new_key
@@ -38,8 +38,8 @@ def settings(postgres_server: str) -> Iterator[ApiSettings]:
 
 
 @pytest.fixture(scope="session")
-def database(settings: ApiSettings) -> Iterator[Database]:
-    database = Database.open(settings)
+def database(settings: ApiSettings) -> Iterator[PostgresDatabase]:
+    database = PostgresDatabase.open(settings)
     yield database
     database.close()
 
@@ -55,7 +55,7 @@ def clock(session_clock: SettableClock) -> SettableClock:
     return session_clock
 
 
-def serve(settings: ApiSettings, database: Database, clock: SettableClock) -> Iterator[str]:
+def serve(settings: ApiSettings, database: PostgresDatabase, clock: SettableClock) -> Iterator[str]:
     """Its URL, while it runs in a thread."""
     app = make_app(settings, database, clock)
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, ws="none"))
@@ -71,7 +71,7 @@ def serve(settings: ApiSettings, database: Database, clock: SettableClock) -> It
 
 
 @pytest.fixture(scope="session")
-def server_url(settings: ApiSettings, database: Database, session_clock: SettableClock) -> Iterator[str]:
+def server_url(settings: ApiSettings, database: PostgresDatabase, session_clock: SettableClock) -> Iterator[str]:
     yield from serve(settings, database, session_clock)
 
 
@@ -99,7 +99,7 @@ def sql(looking_connection: psycopg.Connection[Row]) -> Callable[..., list[Row]]
 
 
 @pytest.fixture
-def reference(database: Database, sql: Callable[..., list[Row]]) -> ReferenceStore:
+def reference(database: PostgresDatabase, sql: Callable[..., list[Row]]) -> ReferenceStore:
     """A live feed of stocks, a replay feed of coins, and some instruments."""
     store = ReferenceStore(database.pool)
     store.create_feed("stocks", 4, "live")
@@ -118,7 +118,7 @@ def api(server_url: str, reference: ReferenceStore, clock: SettableClock) -> Ite
 
 
 @pytest.fixture
-def owners(database: Database, sql: Callable[..., list[Row]]) -> OwnerService:
+def owners(database: PostgresDatabase, sql: Callable[..., list[Row]]) -> OwnerService:
     return OwnerService(database)
 
 

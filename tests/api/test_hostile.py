@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from api.app import make_app
-from api.database import Database
+from api.database import PostgresDatabase
 from api.settings import MAX_BODY_BYTES, ApiSettings
 from ports.secrets import SecretBox
 from tests.api.conftest import serve
@@ -168,7 +168,7 @@ def test_connections_that_die_are_replaced_unseen(api, ada, gain, sql) -> None:
 def test_without_a_database_it_is_503_and_alive(settings: ApiSettings, clock) -> None:
     dsn = psycopg.conninfo.make_conninfo(settings.postgres_dsn, port=1)
     away = settings.model_copy(update={"postgres_dsn": dsn})
-    database = Database.open(away)
+    database = PostgresDatabase.open(away)
     try:
         for url in serve(away, database, clock):
             with httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
@@ -181,7 +181,7 @@ def test_without_a_database_it_is_503_and_alive(settings: ApiSettings, clock) ->
         assert threading.active_count() < 100
 
 
-def test_the_app_is_made_without_a_database(settings: ApiSettings, database: Database, clock) -> None:
+def test_the_app_is_made_without_a_database(settings: ApiSettings, database: PostgresDatabase, clock) -> None:
     document = make_app(settings, database, clock).openapi()
     operations = [o for path in document["paths"].values() for o in path.values()]
     assert len({o["operationId"] for o in operations}) == len(operations)

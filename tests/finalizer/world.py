@@ -82,11 +82,11 @@ class World:
     def cancel(self, alert_id: int) -> int:
         """The API's own cancel; how many alerts moved."""
         from contracts.vocabulary import Status
-        from sql.alert_store import AlertStore
+        from sql.alert_store import PostgresAlertStore
 
         with self.pool.connection() as connection:
             live = [Status.PENDING, Status.ACTIVE, Status.PAUSED]
-            return int(AlertStore(connection).cancel(self.owner_id, alert_id, live))
+            return int(PostgresAlertStore(connection).cancel(self.owner_id, alert_id, live))
 
     def check_invariants(self) -> None:
         """TRIGGERED <=> exactly one outbox row; the quota counts live alerts; each end has its remove command."""
