@@ -27,6 +27,9 @@ class MemoryLog:
     def writer(self) -> MemoryWriter:
         return MemoryWriter(self)
 
+    def topics(self) -> list[str]:
+        return list(self._counts)
+
     def records(self, topic: str) -> list[LogRecord]:
         """Everything still in a topic, partition by partition."""
         with self._lock:

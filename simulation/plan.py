@@ -122,6 +122,7 @@ class Call:
     alert: int = 0
     request: Mapping[str, Any] | None = None
     created_at_ms: int | None = None
+    twin: bool = False  # every client makes this create, under the same idempotency key
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ def _feeds(random: Random, step_ms: int) -> list[Feed]:
     for name in ("stocks", "coins")[: random.choice((1, 1, 2))]:
         count = random.choice((1, 2, 3))
         symbols = {f"{name[0].upper()}{number}": random.choice((0, 2, 4)) for number in range(count)}
-        ages = {window: 100 * step_ms for window in ("1m", "1h")}
+        ages = dict.fromkeys(("1m", "1h"), 100 * step_ms)
         settings = {"reorder_ms": random.choice((0, 2, 4)) * step_ms, "reference_age_ms": ages}
         feeds.append(Feed(name, random.choice((1, 2)), symbols, random.random() < 0.7, settings))
     return feeds
@@ -240,7 +241,8 @@ class _Market:
             if random.random() < 0.5:
                 return
         if random.random() < 0.02:
-            self._say({"symbol": random.choice(("NOSUCH", 7, None)), "feed": feed.name, "ts": self.now_ms, "price": "5"})
+            nobody = random.choice(("NOSUCH", 7, None))
+            self._say({"symbol": nobody, "feed": feed.name, "ts": self.now_ms, "price": "5"})
         if random.random() < 0.1:
             self._held.append((self._round + random.choice((1, 1, 2, 8)), body))
             if random.random() < 0.7:
@@ -284,7 +286,8 @@ def _calls(random: Random, market: _Market, creates: int) -> list[Call]:
         if random.random() < 0.4:
             request["expires_at"] = at_ms + random.randrange(1, 12) * market.step_ms
         created_at_ms = at_ms if random.random() < 0.85 else None
-        calls.append(Call(client, random.choice((0, 10, 40, 150)), "create", owner, 0, request, created_at_ms))
+        calls.append(Call(client, random.choice((0, 10, 40, 150)), "create", owner, 0, request, created_at_ms,
+                          twin=random.random() < 0.1))
         for _ in range(random.choice((0, 0, 0, 1, 2, 3))):
             action = random.choice(("cancel", "pause", "pause", "resume", "resume", "find", "page"))
             who = owner if random.random() < 0.9 else 1 - owner

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ports.clock import Clock
 from simulation.database.schema import Schema
 from simulation.database.table import Row
@@ -28,6 +30,7 @@ class MemoryDatabase(Schema):
         self.clock = clock
         self.turns = turns
         self.commits = 0  # that wrote something
+        self.on_change: Callable[[str, Row | None, Row], None] = _nobody_looks  # table, before, after: at each commit
         self.waiting = 0  # statements that wait for a lock: older versions are kept for them
         self._advisory: dict[str, Session] = {}
 
@@ -52,3 +55,6 @@ class MemoryDatabase(Schema):
         for name in session.held:
             self._advisory.pop(name, None)
         session.held = []
+
+
+def _nobody_looks(table: str, before: Row | None, after: Row) -> None: ...

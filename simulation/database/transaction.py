@@ -87,6 +87,7 @@ class Transaction:
                 before, after = record.row, record.pending
                 assert after is not None
                 record.table.settle(record, before, after, seen)
+                self._database.on_change(record.table.name, before, after)
                 record.older = OldVersion(before, record.sequence, record.older) if seen else None
                 record.row, record.sequence = after, self._database.commits
                 record.pending = record.writer = None

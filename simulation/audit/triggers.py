@@ -1,0 +1,233 @@
+"""I1 to I3: every state that an alert was in, every trigger and its evidence, against the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from contracts import frames_pb2 as pb
+from contracts.topics import CANDIDATES, PRICES, SHARD_LOG
+from simulation.audit.finding import Finding
+from simulation.audit.judge import BucketJudge, Crossing, Installed
+from simulation.audit.logs import Claimed, Row, ShardEntry, candidate_entries, price_entries, shard_entries
+
+if TYPE_CHECKING:
+    from simulation.history import AlertState
+    from simulation.world import World
+
+# From commit to commit: one batch may activate an alert and decide its claim.
+LEGAL: Final = {
+    "PENDING": {"ACTIVE", "CANCELLED", "EXPIRED", "TRIGGERED"},
+    "ACTIVE": {"TRIGGERED", "CANCELLED", "EXPIRED", "PAUSED", "PENDING"},
+    "PAUSED": {"PENDING", "CANCELLED", "EXPIRED"},
+    "TRIGGERED": set[str](),
+    "CANCELLED": set[str](),
+    "EXPIRED": set[str](),
+}
+EVIDENCE: Final = {
+    "event_time_ms": "event_time", "sequence": "seq", "price": "price", "reference_time_ms": "reference_ts",
+    "reference_price": "reference_price", "previous_bps": "previous_bps", "current_bps": "current_bps",
+}  # fmt: skip
+
+
+@dataclass
+class Trail:
+    """What the logs say: judges per (feed, bucket), rules at their places, crossings, claims."""
+
+    judges: dict[tuple[str, int], BucketJudge] = field(default_factory=dict)
+    installed: list[Installed] = field(default_factory=list)
+    crossings: dict[tuple[int, int], Crossing] = field(default_factory=dict)  # (alert, version)
+    claims: dict[tuple[int, int], list[Claimed]] = field(default_factory=dict)
+    activations: dict[tuple[int, int], list[Claimed]] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def follow(world: World) -> Trail:
+    """Read the logs of a world at rest."""
+    trail = Trail()
+    decimals = {symbol: places for feed in world.plan.feeds for symbol, places in feed.symbols.items()}
+    for bucket, entries in price_entries(world.log.memory.records(PRICES.name)).items():
+        trail.judges[bucket] = BucketJudge(decimals, entries)
+    emitted = {symbol: rows for judge in trail.judges.values() for symbol, rows in judge.emitted.items()}
+    routed = {key: at for judge in trail.judges.values() for key, at in judge.routed_at.items()}
+    for shard, shard_log in shard_entries(world.log.memory.records(SHARD_LOG.name)).items():
+        _walk(shard, shard_log, emitted, routed, trail)
+    for judge in trail.judges.values():
+        mine = [rule for rule in trail.installed if rule.rule.symbol in judge.emitted]
+        for (alert_id, version, _), crossing in judge.crossings(mine).items():
+            known = trail.crossings.get((alert_id, version))
+            if known is None or crossing.event_time_ms < known.event_time_ms:
+                trail.crossings[alert_id, version] = crossing
+    for claimed in candidate_entries(world.log.memory.records(CANDIDATES.name)):
+        kind = claimed.entry.WhichOneof("kind")
+        if kind == "candidate":
+            key = claimed.entry.candidate.alert_id, claimed.entry.candidate.version
+            trail.claims.setdefault(key, []).append(claimed)
+        elif kind == "activation":
+            key = claimed.entry.activation.alert_id, claimed.entry.activation.version
+            trail.activations.setdefault(key, []).append(claimed)
+    return trail
+
+
+def _walk(
+    shard: str, entries: Sequence[ShardEntry], emitted: Mapping[str, Sequence[tuple[int, int, int]]],
+    routed: Mapping[tuple[str, int], int], trail: Trail,
+) -> None:  # fmt: skip
+    """Rows must be the oracle's ticks, one after the other; a create lies behind those that were there before it."""
+    at: dict[str, int] = {}  # of the epoch: the next tick
+    reach: dict[str, int] = {}
+    held: dict[int, Installed] = {}
+    removed: dict[int, int] = {}  # alert -> version
+    epoch = 0
+    for entry in entries:
+        if isinstance(entry, pb.Command):
+            _command(shard, entry, held, removed, reach, trail)
+            continue
+        entry_epoch, what = entry
+        if entry_epoch != epoch:
+            epoch, at = entry_epoch, {}
+        if isinstance(what, Row):
+            here = at.get(what.symbol, 0)
+            rows = emitted.get(what.symbol, ())
+            row = what.event_time_ms, what.price_scaled, what.sequence
+            if here >= len(rows) or rows[here] != row:
+                wanted = rows[here] if here < len(rows) else "nothing"
+                trail.findings.append(
+                    Finding("rolling", f"{shard}: tick {here} of {what.symbol} is {row}, the oracle says {wanted}")
+                )
+            at[what.symbol] = here + 1
+            reach[what.symbol] = max(reach.get(what.symbol, 0), here + 1)
+        elif what.HasField("routing"):
+            key = what.routing.symbol, what.routing.version
+            at[what.routing.symbol] = routed.get(key, 0)
+            reach[what.routing.symbol] = max(reach.get(what.routing.symbol, 0), at[what.routing.symbol])
+
+
+def _command(
+    shard: str, command: pb.Command, held: dict[int, Installed], removed: dict[int, int], reach: Mapping[str, int],
+    trail: Trail,
+) -> None:  # fmt: skip
+    rule = command.create.rule if command.HasField("create") else command.remove.rule
+    here = reach.get(rule.symbol, 0)
+    known = held.get(rule.alert_id)
+    if command.HasField("remove"):
+        removed[rule.alert_id] = max(rule.version, removed.get(rule.alert_id, 0))
+        if known is not None and known.version <= rule.version:
+            known.end_tick = here
+            del held[rule.alert_id]
+    elif removed.get(rule.alert_id, 0) < rule.version and (known is None or known.version < rule.version):
+        if known is not None:
+            known.end_tick = here
+        held[rule.alert_id] = Installed(rule.alert_id, rule.version, shard, rule, here)
+        trail.installed.append(held[rule.alert_id])
+
+
+def audit_ticks(world: World, trail: Trail) -> Iterator[Finding]:
+    """Every tick that the oracle emits is in its shard's log, and the counts are the oracle's."""
+    yield from trail.findings
+    seen: dict[str, int] = {}
+    for entries in shard_entries(world.log.memory.records(SHARD_LOG.name)).values():
+        counted: dict[tuple[int, str], int] = {}
+        for entry in entries:
+            if not isinstance(entry, pb.Command) and isinstance(entry[1], Row):
+                key = entry[0], entry[1].symbol
+                counted[key] = counted.get(key, 0) + 1
+        for (_, symbol), count in counted.items():
+            seen[symbol] = max(seen.get(symbol, 0), count)
+    for judge in trail.judges.values():
+        for symbol, rows in judge.emitted.items():
+            if seen.get(symbol, 0) != len(rows):
+                yield Finding("rolling", f"{symbol}: {seen.get(symbol, 0)} ticks in its shard's log, not {len(rows)}")
+
+
+def audit_states(world: World, trail: Trail) -> Iterator[Finding]:
+    """I1, I2, I3."""
+    final = {row["alert_id"]: row for row in world.database.rows("alerts")}
+    outbox: dict[int, list[Mapping[str, Any]]] = {}
+    for row in world.database.rows("triggers"):
+        outbox.setdefault(row["alert_id"], []).append(row)
+    for alert_id, states in world.history.states.items():
+        yield from _legal(alert_id, states)
+        row = final[alert_id]
+        rows = outbox.get(alert_id, [])
+        if (row["status"] == "TRIGGERED") != (len(rows) == 1) or len(rows) > 1:
+            yield Finding("I2", f"alert {alert_id} is {row['status']} with {len(rows)} outbox rows")
+        if row["status"] == "TRIGGERED":
+            yield from _right_evidence(row, trail)
+            if rows and rows[0]["payload"]["evidence"] != row["trigger"]:
+                yield Finding("I2", f"alert {alert_id}: outbox and table tell different evidence")
+        yield from _nothing_missed(world, row, states, trail)
+
+
+def _legal(alert_id: int, states: Sequence[AlertState]) -> Iterator[Finding]:
+    if states[0].status != "PENDING":
+        yield Finding("I1", f"alert {alert_id} began as {states[0].status}")
+    for before, after in zip(states, states[1:], strict=False):
+        if after.status != before.status and after.status not in LEGAL[before.status]:
+            yield Finding("I1", f"alert {alert_id}: {before.status} became {after.status}")
+        raised = after.version - before.version
+        if raised != (after.status == "PENDING"):
+            yield Finding("I1", f"alert {alert_id}: version {before.version} to {after.version} as {after.status}")
+
+
+def _right_evidence(row: Mapping[str, Any], trail: Trail) -> Iterator[Finding]:
+    told, alert_id = row["trigger"], row["alert_id"]
+    crossing = trail.crossings.get((alert_id, told["version"]))
+    if crossing is None:
+        yield Finding("I3", f"alert {alert_id} v{told['version']} triggered, the oracle knows no crossing of it")
+        return
+    for name, of_oracle in EVIDENCE.items():
+        expected, actual = crossing.evidence.get(of_oracle), told.get(name)
+        if name.endswith("price") and expected is not None:
+            expected, actual = Decimal(str(expected)), Decimal(str(actual))
+        if expected != actual:
+            yield Finding("I3", f"alert {alert_id}: {name} is {actual}, the oracle says {expected}")
+
+
+def _nothing_missed(
+    world: World, row: Mapping[str, Any], states: Sequence[AlertState], trail: Trail
+) -> Iterator[Finding]:
+    """Each version that was in the index: a crossing must have become its claim, and the claim what it had to."""
+    alert_id = row["alert_id"]
+    versions = {rule.version for rule in trail.installed if rule.alert_id == alert_id}
+    for version in sorted(versions):
+        crossing = trail.crossings.get((alert_id, version))
+        claims = trail.claims.get((alert_id, version), [])
+        if crossing is None:
+            if claims:
+                yield Finding("I3", f"alert {alert_id} v{version}: a claim, and no crossing")
+            continue
+        if not claims:
+            yield Finding("I3", f"alert {alert_id} v{version} crossed at {crossing.event_time_ms}: no claim")
+            continue
+        first = min(claims, key=lambda claim: (claim.epoch, claim.number))
+        commit = world.history.commit_that_passed(CANDIDATES.name, first.partition, first.offset)
+        if commit is None:
+            yield Finding("I5", f"alert {alert_id} v{version}: its claim is not finalized")
+            continue
+        before = world.history.state_before(alert_id, commit)
+        if before is not None and before.status == "ACTIVE" and before.version == version:
+            if row["status"] != "TRIGGERED" or row["trigger"]["version"] != version:
+                yield Finding("I3", f"alert {alert_id} v{version} was ACTIVE when its claim came: {row['status']} now")
+        elif before is not None and before.status == "EXPIRED" and crossing.event_time_ms < row["expires_at_ms"]:
+            earlier = [state for state in states if state.commit < commit and state.status != "EXPIRED"]
+            if earlier[-1].status == "ACTIVE" and earlier[-1].version == version:
+                yield Finding("I3", f"alert {alert_id} crossed before its end, and was EXPIRED before its claim came")
+    if row["status"] == "PENDING":
+        yield Finding("I5", f"alert {alert_id} v{row['version']} is still PENDING")
+    if row["status"] == "ACTIVE" and row["version"] not in versions:
+        yield Finding("I5", f"alert {alert_id} v{row['version']} is ACTIVE and was never installed")
+    last = states[-1]
+    if last.status == "EXPIRED" and last.frontier_ms < row["expires_at_ms"]:
+        yield Finding("I1", f"alert {alert_id} expired at frontier {last.frontier_ms}, before {row['expires_at_ms']}")
+
+
+def audit_expiry(world: World) -> Iterator[Finding]:
+    """At rest nothing lives behind its shard's frontier."""
+    frontiers = {row["shard"]: row["frontier_ms"] for row in world.database.rows("shard_progress")}
+    for row in world.database.rows("alerts"):
+        frontier_ms = frontiers.get(row["shard"], 0)
+        if row["status"] in ("PENDING", "ACTIVE", "PAUSED") and row["expires_at_ms"] <= frontier_ms:
+            yield Finding("I1", f"alert {row['alert_id']} is {row['status']} behind the frontier {frontier_ms}")

@@ -1,0 +1,181 @@
+"""The whole audit of a world at rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from contracts import frames_pb2 as pb
+from contracts.keys import bucket_of
+from contracts.topics import DEAD_LETTERS, PRICES, TICKS
+from flink_jobs.domain.matcher import MatcherCore
+from simulation.audit.finding import Finding
+from simulation.audit.logs import Row, price_entries
+from simulation.audit.triggers import Trail, audit_expiry, audit_states, audit_ticks, follow
+from simulation.plan import FaultKind, Feed, Role
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+FLUSH: Final = -1
+Said = Row | int  # a heartbeat's time, or FLUSH
+
+MAY_DOUBLE: Final = frozenset({Role.NOTIFIER, Role.SEND, Role.TRIGGER_RELAY})  # faults here may send a message twice
+
+
+def audit_world(world: World) -> list[Finding]:
+    """Every invariant; empty when all hold."""
+    trail = follow(world)
+    found = [*_audit_gateway(world), *audit_ticks(world, trail), *_audit_counts(world, trail)]
+    found += [*audit_states(world, trail), *audit_expiry(world), *_audit_index(world)]
+    return [*found, *_audit_deliveries(world), *_audit_owners(world)]
+
+
+def _audit_gateway(world: World) -> Iterator[Finding]:
+    """Each bucket has what the source said of its symbols and to all, in that order, once."""
+    feeds = {feed.name: feed for feed in world.plan.feeds}
+    expected: dict[tuple[str, int], list[Said]] = {}
+    refused = Counter[str]()
+    rubbish = set()
+    for record in world.log.memory.records(TICKS.name):
+        body = orjson.loads(record.value)
+        feed = feeds[body["feed"]]
+        if "type" in body:
+            for bucket in range(feed.buckets):
+                expected.setdefault((feed.name, bucket), []).append(body.get("ts", FLUSH))
+            continue
+        row = _row(body, feed)
+        if row is None or not row.price_scaled:
+            rubbish.add(record.offset)
+        if row is None:
+            refused[feed.name] += 1
+        else:
+            expected.setdefault((feed.name, bucket_of(row.symbol, feed.buckets)), []).append(row)
+    told = Counter[str]()
+    for bucket_key, entries in price_entries(world.log.memory.records(PRICES.name)).items():
+        said = [said for entry in entries if (said := _said(entry)) is not None]
+        wanted = expected.pop(bucket_key, [])
+        if said != wanted:
+            at = next((k for k, pair in enumerate(zip(said, wanted, strict=False)) if pair[0] != pair[1]), len(wanted))
+            yield Finding("gateway", f"{bucket_key}: entry {at} of {len(said)} is not what the source said ({len(wanted)})")
+        told[bucket_key[0]] += sum(entry for entry in entries if isinstance(entry, int))
+    for bucket_key in expected:
+        yield Finding("gateway", f"{bucket_key}: nothing of it in prices.v1")
+    if told != refused:
+        yield Finding("gateway", f"refused without a row: {dict(told)}, not {dict(refused)}")
+    letters = (orjson.loads(record.value) for record in world.log.memory.records(DEAD_LETTERS.name))
+    unburied = rubbish - {letter["position"] for letter in letters}
+    if unburied:
+        yield Finding("gateway", f"no dead letter for {sorted(unburied)}")
+
+
+def _said(entry: Row | pb.Control | int) -> Said | None:
+    """What of an entry is the source's."""
+    if isinstance(entry, Row):
+        return entry
+    if isinstance(entry, int):
+        return None
+    kind = entry.WhichOneof("kind")
+    return entry.heartbeat.frontier_ms if kind == "heartbeat" else FLUSH if kind == "flush" else None
+
+
+def _row(body: dict[str, Any], feed: Feed) -> Row | None:
+    """None: refused, and nothing waits for its sequence."""
+    if body["symbol"] not in feed.symbols:
+        return None
+    price = _scaled(body["price"], feed.symbols[body["symbol"]])
+    sequence = body.get("seq", 0)
+    if not price and not sequence:
+        return None
+    at_ms = body["ts"] if price else 0
+    return Row(body["symbol"], at_ms, price, sequence, body.get("session", 0))
+
+
+def _scaled(text: str, decimals: int) -> int:
+    """0: no price."""
+    whole, _, part = text.partition(".")
+    if not whole.isdecimal() or (part and not part.isdecimal()) or text.endswith(".") or len(part) > decimals:
+        return 0
+    return int(whole) * 10**decimals + int(part.ljust(decimals, "0") or "0")
+
+
+def _audit_counts(world: World, trail: Trail) -> Iterator[Finding]:
+    """The totals that the last frontier of each bucket told; without a heartbeat nothing was told."""
+    for row in world.database.rows("shard_progress"):
+        feed, _, number = row["shard"].rpartition("~")[0].rpartition("/")
+        judge = trail.judges.get((feed, int(number))) if number.isdecimal() else None
+        if judge is not None and row["frontier_ms"] > judge.frontier_ms:
+            yield Finding("frontier", f"{row['shard']}: {row['frontier_ms']}, the source said {judge.frontier_ms}")
+
+
+def _audit_index(world: World) -> Iterator[Finding]:
+    """I5: what the matcher holds is what is ACTIVE."""
+    active: dict[str, set[tuple[int, int]]] = {}
+    for row in world.database.rows("alerts"):
+        if row["status"] == "ACTIVE":
+            active.setdefault(row["shard"], set()).add((row["alert_id"], row["version"]))
+    states = world.jobs[Role.MATCHER].checkpoints[-1].states
+    for shard in sorted(active.keys() | states.keys()):
+        held = MatcherCore(states[shard].copy(), shard, 1).metrics()["rules"] if shard in states else 0
+        if held != len(active.get(shard, ())):
+            yield Finding("I5", f"{shard}: {held} rules in the index, {len(active.get(shard, ()))} alerts ACTIVE")
+
+
+def _audit_deliveries(world: World) -> Iterator[Finding]:
+    """I4."""
+    receivers = world.receivers
+    rows = {(row["trigger_id"], row["channel_id"]): row for row in world.database.rows("deliveries")}
+    channels = {row["channel_id"]: row for row in world.database.rows("channels")}
+    known = set()
+    for trigger in world.database.rows("triggers"):
+        for channel_id in trigger["payload"]["channel_ids"]:
+            known.add((trigger["trigger_id"], channel_id))
+            if (trigger["trigger_id"], channel_id) not in rows:
+                yield Finding("I4", f"{trigger['trigger_id']}: no ledger row for channel {channel_id}")
+    for key, row in rows.items():
+        name = f"{key[0]}_{key[1]}"
+        if key not in known or channels[key[1]]["owner_id"] != row["owner_id"]:
+            yield Finding("I6", f"{name}: a ledger row that no trigger asks for")
+        count = receivers.received[name]
+        if row["status"] == "DELIVERED" and count == 0:
+            yield Finding("I4", f"{name} is DELIVERED and reached nobody")
+        if row["status"] not in ("DELIVERED", "DEAD"):
+            yield Finding("I4", f"{name} is {row['status']}")
+        if count > row["attempts"]:
+            yield Finding("I4", f"{name}: {count} times received in {row['attempts']} attempts")
+        if len(receivers.bodies.get(name, ())) > 1:
+            yield Finding("I4", f"{name}: different bodies under one id")
+    ambiguous = [fault for fault in world.faults.struck if fault.role in MAY_DOUBLE or fault.kind is FaultKind.ZOMBIE]
+    doubled = [name for name, count in receivers.received.items() if count > 1]
+    if doubled and not ambiguous:
+        yield Finding("I4", f"{doubled[0]}: sent twice, and nothing was in doubt")
+    for name in receivers.foreign:
+        yield Finding("I6", f"{name} went to another owner")
+
+
+def _audit_owners(world: World) -> Iterator[Finding]:
+    """I6, quotas, and one alert for each idempotency key."""
+    clients = world.clients
+    for what in clients.foreign:
+        yield Finding("I6", what)
+    alerts = {row["alert_id"]: row for row in world.database.rows("alerts")}
+    of_key: dict[tuple[int, str], set[int]] = {}
+    for row in world.database.rows("idempotency_keys"):
+        of_key.setdefault((row["owner_id"], row["key"]), set()).add(row["alert_id"])
+    for made in clients.made:
+        of_this = of_key.get((made.owner + 1, made.key), set())
+        if made.alert_id is not None and (of_this != {made.alert_id} or made.alert_id not in alerts):
+            yield Finding("api", f"{made.key}: told alert {made.alert_id}, the table has {sorted(of_this)}")
+    with_key = {alert_id for ids in of_key.values() for alert_id in ids}
+    for alert_id in sorted(alerts.keys() - with_key):
+        yield Finding("api", f"alert {alert_id}: nobody asked for it")
+    for owner in world.database.rows("owners"):
+        live = sum(
+            row["owner_id"] == owner["owner_id"] and row["status"] in ("PENDING", "ACTIVE", "PAUSED")
+            for row in alerts.values()
+        )
+        if owner["live_alerts"] != live:
+            yield Finding("quota", f"{owner['name']}: {owner['live_alerts']} counted, {live} alerts live")

@@ -1,0 +1,119 @@
+"""Many seeds and all mutants, with progress; failures shortened and told."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import orjson
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from simulation.mutants import MUTANTS
+from simulation.plan import AFFECTED, FaultKind, make_plan
+from simulation.run import Result, fails_alike, play, play_all, silence
+from simulation.shorten import describe, shorten
+
+CAUGHT: Final = Path(__file__).parent / "mutants" / "caught.json"
+MAX_HUNT_SEEDS: Final = 3_000
+SHOWN_FAILURES: Final = 3
+FLOOR_SEEDS: Final = 1_000  # from so many seeds on, everything below must have been reached
+# What a campaign claims to test, so it must have happened. Kinds of faults are added by name.
+FLOOR: Final = (
+    "alert:ACTIVE", "alert:CANCELLED", "alert:EXPIRED", "alert:PAUSED", "alert:TRIGGERED",
+    "moved:ACTIVE>PENDING", "moved:ACTIVE>PAUSED", "moved:PAUSED>PENDING", "moved:PENDING>EXPIRED",
+    "moved:PENDING>CANCELLED", "moved:PAUSED>EXPIRED", "moved:PAUSED>CANCELLED", "moved:ACTIVE>TRIGGERED",
+    "waited:db.lock",
+)  # fmt: skip
+
+
+class Campaign:
+    """One command's work. Progress and failures go to `console`."""
+
+    def __init__(self, seeds: range, processes: int | None, console: Console) -> None:
+        self._seeds, self._processes, self._console = seeds, processes or os.cpu_count() or 1, console
+        self.failed = self.turns = self.hunted = 0
+        self.seconds = 0.0
+
+    def play(self) -> Counter[str]:
+        """Every seed; what was reached."""
+        started = time.monotonic()
+        reached: Counter[str] = Counter()
+        failures: list[Result] = []
+        with self._progress() as progress:
+            bar = progress.add_task("seeds", total=len(self._seeds))
+            for result in play_all(self._seeds, self._processes):
+                reached += result.reached
+                self.turns += result.turns
+                if result.findings:
+                    self.failed += 1
+                    failures = [*failures, result][:SHOWN_FAILURES]
+                    progress.console.print(
+                        f"seed {result.seed}, step {result.turns}: {result.findings[0]}", markup=False, soft_wrap=True
+                    )
+                progress.advance(bar)
+        self.seconds = time.monotonic() - started
+        for result in failures:
+            self._tell(result)
+        return reached
+
+    def _tell(self, result: Result) -> None:
+        """The shortest plan that still breaks the promise, and its history's end."""
+        silence()
+        short = shorten(make_plan(result.seed), fails_alike(result.findings))
+        again = play(short)
+        say = [f"seed {result.seed}, shortened:", *describe(short).splitlines(), *again.last, *again.findings]
+        self._console.print("\n  ".join(say), markup=False, highlight=False, soft_wrap=True)
+
+    def hunt(self) -> list[str]:
+        """Break the product in each way; names of mutants that no seed found."""
+        known = read_caught()
+        caught: dict[str, dict[str, object]] = {}
+        with self._progress() as progress, ProcessPoolExecutor(self._processes) as pool:
+            bar = progress.add_task("mutants", total=len(MUTANTS))
+            names = [mutant.name for mutant in MUTANTS]
+            for name, seed, finding in pool.map(hunt_one, names, [known.get(name) for name in names]):
+                self.hunted += 1
+                if seed is not None:
+                    caught[name] = {"seed": seed, "finding": finding}
+                else:
+                    progress.console.print(f"mutant lived: {name}", markup=False)
+                progress.advance(bar)
+        CAUGHT.write_bytes(orjson.dumps(caught, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n")
+        return [name for name in names if name not in caught]
+
+    def missing(self, reached: Mapping[str, int]) -> list[str]:
+        """Of what a campaign of this length must have reached."""
+        if len(self._seeds) < FLOOR_SEEDS:
+            return []
+        faults = [f"fault:{kind}:{role}" for kind in FaultKind for role in AFFECTED[kind]]
+        return [name for name in (*FLOOR, *faults) if not reached.get(name)]
+
+    def _progress(self) -> Progress:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        return Progress(*columns, TimeRemainingColumn(), console=self._console)
+
+
+def read_caught() -> dict[str, int]:
+    """Mutant -> the seed that found it last."""
+    if not CAUGHT.exists():
+        return {}
+    return {name: int(entry["seed"]) for name, entry in orjson.loads(CAUGHT.read_bytes()).items()}
+
+
+def hunt_one(name: str, known_seed: int | None) -> tuple[str, int | None, str]:
+    """For a worker process: the first seed that finds a mutant, and what it says."""
+    silence()
+    mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
+    seeds = [*([] if known_seed is None else [known_seed]), *range(1, MAX_HUNT_SEEDS + 1)]
+    for seed in seeds:
+        with mutant.breaks():
+            findings = play(make_plan(seed)).findings
+        if findings:
+            return name, seed, findings[0]
+    return name, None, ""

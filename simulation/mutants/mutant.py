@@ -1,0 +1,63 @@
+"""What a mutant is, and the ways to make one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from simulation.database.table import Record, Row
+from simulation.database.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """`breaks()`: while it is open, the product has this fault. `fault`: in one sentence."""
+
+    name: str
+    fault: str
+    breaks: Callable[[], AbstractContextManager[None]]
+
+
+@contextmanager
+def swapped(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+    """`owner.name` becomes what `make` makes of it."""
+    before = owner.__dict__[name]
+    setattr(owner, name, make(before))
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+class Careless:
+    """A transaction whose statements judge a row as if some of its columns held other values."""
+
+    def __init__(self, transaction: Transaction, pretended: Mapping[str, Any]) -> None:
+        self._transaction, self._pretended = transaction, pretended
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transaction, name)
+
+    def take(self, record: Record, holds: Callable[[Row], bool]) -> Row | None:
+        return self._transaction.take(record, lambda row: holds({**row, **self._pretended}))
+
+
+def careless(owner: Any, statement: str, **pretended: Any) -> Callable[[], AbstractContextManager[None]]:
+    """A statement that leaves a condition out of its WHERE."""
+
+    def make(right: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda database, tx, *rest: right(database, Careless(tx, pretended), *rest)
+
+    return lambda: swapped(owner, statement, make)
+
+
+def skipped(owner: Any, name: str, result: Any = None) -> Callable[[], AbstractContextManager[None]]:
+    """A step that is left out."""
+    return lambda: swapped(owner, name, lambda right: lambda *_, **__: result)
+
+
+def changed(owner: Any, name: str, make: Callable[[Any], Any]) -> Callable[[], AbstractContextManager[None]]:
+    """A step that does something else."""
+    return lambda: swapped(owner, name, make)

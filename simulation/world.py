@@ -1,0 +1,275 @@
+"""One world: every production service over the simulated log, database, clock and network, run to its rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Protocol
+
+from contracts.keys import bucket_of_shard
+from contracts.topics import ALL_TOPICS, CANDIDATES, DEAD_LETTERS, PRICES, SHARD_LOG, TICKS, TRIGGERS
+from feeds.gateway import FeedGateway, Served
+from feeds.ports import StoreAwayError
+from feeds.sources.kafka_json import KafkaJsonSource
+from finalizer.consumer import Consumer
+from finalizer.notifier import Notifier
+from finalizer.rule_relay import RuleRelay
+from finalizer.sweeper import Sweeper
+from finalizer.trigger_relay import TriggerRelay
+from flink_jobs.domain.matcher import MatcherCore
+from flink_jobs.domain.rolling import RollingCore
+from flink_jobs.domain.state import MemoryState
+from ports.message_log import LogError
+from ports.service import Service
+from simulation.actors import Clients, Operator, play_source
+from simulation.clock import SimulatedClock
+from simulation.database.delivery_store import MemoryDeliveryStore
+from simulation.database.engine import MemoryDatabase
+from simulation.database.errors import DatabaseAwayError
+from simulation.database.feed_store import MemoryFeedStore
+from simulation.database.finalizer_store import MemoryFinalizerStore
+from simulation.database.relay_store import MemoryRuleRelayStore, MemoryTriggerRelayStore
+from simulation.faults import Faults
+from simulation.history import History
+from simulation.jobs import Core, SimulatedJob
+from simulation.log import SimulatedLog
+from simulation.network import Receivers, SimulatedChannel, SimulatedExecutor
+from simulation.plan import Fault, FaultKind, Plan, Role
+from simulation.scheduler import Scheduler, StuckError, Task
+
+PASSING: Final[tuple[type[Exception], ...]] = (DatabaseAwayError, LogError, StoreAwayError)
+PARTITIONS: Final = 2
+MAX_TURNS: Final = 60_000
+REST_MS: Final = 5_000  # nothing has happened for so long, and nothing is waiting: it is over
+MAX_IDLE_MS: Final = 2_000
+RETRY_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
+
+
+class _Rolling:
+    """Audit records are not written: nothing in the world reads them."""
+
+    def __init__(self, core: RollingCore) -> None:
+        self.core = core
+
+    def process(self, value: bytes) -> list[tuple[str, Any]]:
+        return [(SHARD_LOG.name, output) for output in self.core.process(value).metrics]
+
+
+class _Matcher:
+    def __init__(self, core: MatcherCore) -> None:
+        self.core = core
+
+    def process(self, value: bytes) -> list[tuple[str, Any]]:
+        return [(CANDIDATES.name, output) for output in self.core.process(value)]
+
+
+class _Opener(Protocol):
+    def __call__(self, name: str) -> Service: ...
+
+
+@dataclass
+class World:
+    """Made from a plan; `run` lets it go on until everything is at rest."""
+
+    plan: Plan
+    scheduler: Scheduler = field(init=False)
+    clock: SimulatedClock = field(init=False, default_factory=SimulatedClock)
+    history: History = field(init=False, default_factory=History)
+    receivers: Receivers = field(init=False, default_factory=Receivers)
+
+    def __post_init__(self) -> None:
+        plan = self.plan
+        self.scheduler = Scheduler(plan.seed, self.clock)
+        self.database = MemoryDatabase(self.clock, self.scheduler)
+        self.faults = Faults(plan.faults, self.scheduler, self._broken, self._succeed, self._bury)
+        self.log = SimulatedLog(
+            {topic.name: 1 if topic.name == TICKS.name else PARTITIONS for topic in ALL_TOPICS},
+            self.scheduler, self.faults.batch_fault, self.scheduler.draw,
+        )  # fmt: skip
+        make: dict[Role, Callable[[str, MemoryState, int], Core]] = {
+            Role.ROLLING: lambda key, state, epoch: _Rolling(RollingCore(state, *bucket_of_shard(key), epoch)),
+            Role.MATCHER: lambda key, state, epoch: _Matcher(MatcherCore(state, key, epoch)),
+        }
+        sources = {Role.ROLLING: PRICES.name, Role.MATCHER: SHARD_LOG.name}
+        self.jobs = {
+            role: SimulatedJob(
+                role, sources[role], make[role], self.log, self.scheduler, self.scheduler.draw, self.scheduler.sleep
+            )
+            for role in (Role.ROLLING, Role.MATCHER)
+        }
+        self._started: dict[Role, int] = dict.fromkeys(Role, 0)
+        self._executors: dict[str, SimulatedExecutor] = {}
+        self._leaders: dict[str, MemoryRuleRelayStore] = {}
+        self._signature: tuple[Any, ...] = ()
+        self._still_since_ms = 0
+        self._openers: dict[Role, _Opener] = {
+            Role.GATEWAY: self._gateway,
+            Role.CONSUMER: self._consumer,
+            Role.RULE_RELAY: self._rule_relay,
+            Role.SWEEPER: self._sweeper,
+            Role.TRIGGER_RELAY: self._trigger_relay,
+            Role.NOTIFIER: self._notifier,
+        }
+        self.operator = Operator(self)
+        self.clients = Clients(self)
+
+    # -- the run
+    def run(self) -> None:
+        """Raises StuckError when it does not come to rest, and whatever a service raised that it must not raise."""
+        self.operator.declare()
+        self.history.watch(self.database)
+        self.scheduler.interference = self.faults
+        for role, instances in self.plan.instances.items():
+            for _ in range(instances):
+                self._start(role)
+        scripts = [self.scheduler.spawn("source", Role.SOURCE, partial(play_source, self))]
+        scripts.append(self.scheduler.spawn("operator", Role.OPERATOR, self.operator.play))
+        scripts += self.clients.spawn()
+        last_turn = self.faults.last_turn
+        self.scheduler.run(
+            lambda: all(script.greenlet.dead for script in scripts) and self.scheduler.turn > last_turn, MAX_TURNS
+        )
+        self.faults.calm()
+        try:
+            self.scheduler.run(self._at_rest, MAX_TURNS)
+        except StuckError as error:
+            raise StuckError(f"{error}; waiting: {', '.join(self.waiting())}") from None
+
+    def close(self) -> None:
+        """End every task."""
+        self.scheduler.interference = None
+        self.scheduler.close()
+
+    def waiting(self) -> list[str]:
+        """What is left to do."""
+        ends = {topic.name: self.log.memory.ends(topic.name) for topic in ALL_TOPICS}
+        found = [role for role, job in self.jobs.items() if not job.idle()]
+        for topic in (CANDIDATES.name, TRIGGERS.name):
+            positions = {
+                row["partition"]: row["next_offset"]
+                for row in self.database.rows("consumer_positions")
+                if row["topic"] == topic
+            }
+            if positions != {partition: end for partition, (_, end) in ends[topic].items()}:
+                found.append(f"reader of {topic}")
+        for table in ("rule_commands", "feed_controls", "triggers"):
+            found += [table for row in self.database.rows(table) if row["published_at"] is None][:1]
+        open_rows = [row for row in self.database.rows("deliveries") if row["status"] in ("PENDING", "SENDING")]
+        return [*found, *(["deliveries"] if open_rows else [])]
+
+    def _at_rest(self) -> bool:
+        ends = tuple(self.log.memory.ends(topic.name)[0] for topic in ALL_TOPICS)
+        signature = (ends, self.database.commits, len(self.scheduler.tasks))
+        if signature != self._signature or self.waiting():
+            self._signature, self._still_since_ms = signature, self.clock.now_ms
+            return False
+        return self.clock.now_ms - self._still_since_ms >= REST_MS
+
+    # -- processes
+    def _start(self, role: Role, after_ms: int = 0) -> None:
+        self._started[role] += 1
+        name = f"{role}-{self._started[role]}"
+        self.scheduler.spawn(name, role, partial(self._live, role, name, after_ms))
+
+    def _live(self, role: Role, name: str, after_ms: int) -> None:
+        """A process under its supervisor: what passes is tried again, anything else is a fault of ours."""
+        if after_ms:
+            self.scheduler.sleep(after_ms)
+        backoff_ms = 50
+        while True:
+            service: Service | None = None
+            try:
+                if role in self.jobs:
+                    self.jobs[role].run()
+                else:
+                    service = self._openers[role](name)
+                    backoff_ms = self._serve(service)
+            except PASSING as error:
+                self.scheduler.reached[f"passed:{role}:{type(error).__name__}"] += 1
+                self._close(service, name)
+                self.scheduler.sleep(backoff_ms)
+                backoff_ms = min(backoff_ms * 2, 1_000)
+
+    def _serve(self, service: Service) -> int:
+        idle_ms = 0
+        while True:
+            idle_ms = 0 if service.step() else min(MAX_IDLE_MS, idle_ms * 2 + 10)
+            if idle_ms:
+                self.scheduler.sleep(idle_ms)
+
+    def _close(self, service: Service | None, name: str) -> None:
+        if service is None:
+            return
+        executor = self._executors.get(name)
+        if executor is not None:
+            # a close waits for sends by the real clock: here they come to their end first
+            self.scheduler.wait("notifier.close", lambda: not executor.is_sending())
+        try:
+            service.close()
+        except PASSING:
+            self.scheduler.reached["close failed"] += 1
+
+    def _broken(self) -> Exception:
+        return DatabaseAwayError("simulated: the connection is broken")
+
+    def _succeed(self, task: Task, fault: Fault) -> None:
+        """A process is about to die, or to stand still: somebody starts another one."""
+        role = Role(task.role)
+        if fault.kind is FaultKind.STATE_LOST:
+            self.jobs[role].lose_state()
+        elif fault.kind is FaultKind.OLDER_CHECKPOINT:
+            self.jobs[role].forget_newest(1 + fault.amount % 2)
+        leader = self._leaders.get(task.name)
+        if leader is not None and fault.kind is FaultKind.ZOMBIE and fault.amount % 2:
+            leader.break_session()  # the server has given it up for dead; it doesn't know
+        self._start(role, 20 + 4 * fault.amount)
+
+    def _bury(self, task: Task) -> None:
+        """What dies with a process: its threads, its sessions."""
+        executor = self._executors.get(task.name)
+        if executor is not None:
+            executor.kill()
+        leader = self._leaders.get(task.name)
+        if leader is not None:
+            leader.break_session()
+
+    # -- services
+    def _gateway(self, name: str) -> Service:
+        return FeedGateway(
+            store=MemoryFeedStore(self.database),
+            source=KafkaJsonSource(self.log.reader(), TICKS.name, TICKS.name, self.clock),
+            writer=self.log.writer(),
+            prices=self.log.reader(),
+            clock=self.clock,
+            served=Served(),
+        )
+
+    def _consumer(self, name: str) -> Service:
+        return Consumer(
+            MemoryFinalizerStore(self.database), self.log.reader(), self.log.writer(), self.clock,
+            candidates=CANDIDATES.name, dead_letters=DEAD_LETTERS.name,
+        )  # fmt: skip
+
+    def _rule_relay(self, name: str) -> Service:
+        store = self._leaders[name] = MemoryRuleRelayStore(self.database)
+        return RuleRelay(store, self.log.writer(), shard_log=SHARD_LOG.name)
+
+    def _sweeper(self, name: str) -> Service:
+        return Sweeper(MemoryFinalizerStore(self.database), self.clock)
+
+    def _trigger_relay(self, name: str) -> Service:
+        return TriggerRelay(
+            MemoryTriggerRelayStore(self.database), self.log.writer(), triggers=TRIGGERS.name,
+            dead_letters=DEAD_LETTERS.name,
+        )  # fmt: skip
+
+    def _notifier(self, name: str) -> Service:
+        executor = self._executors[name] = SimulatedExecutor(self.scheduler, name)
+        channel = SimulatedChannel(self.receivers, self.scheduler, self.faults.send_fault)
+        return Notifier(
+            MemoryDeliveryStore(self.database), self.log.reader(), self.log.writer(), self.clock,
+            channels={"email": channel, "webhook": channel}, executor=executor,
+            random=lambda: self.scheduler.draw(256) / 256, triggers=TRIGGERS.name, dead_letters=DEAD_LETTERS.name,
+            retry_seconds=RETRY_SECONDS,
+        )  # fmt: skip
