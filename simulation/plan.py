@@ -286,8 +286,18 @@ def _calls(random: Random, market: _Market, creates: int) -> list[Call]:
         if random.random() < 0.4:
             request["expires_at"] = at_ms + random.randrange(1, 12) * market.step_ms
         created_at_ms = at_ms if random.random() < 0.85 else None
-        calls.append(Call(client, random.choice((0, 10, 40, 150)), "create", owner, 0, request, created_at_ms,
-                          twin=random.random() < 0.1))
+        calls.append(
+            Call(
+                client,
+                random.choice((0, 10, 40, 150)),
+                "create",
+                owner,
+                0,
+                request,
+                created_at_ms,
+                twin=random.random() < 0.1,
+            )
+        )
         for _ in range(random.choice((0, 0, 0, 1, 2, 3))):
             action = random.choice(("cancel", "pause", "pause", "resume", "resume", "find", "page"))
             who = owner if random.random() < 0.9 else 1 - owner

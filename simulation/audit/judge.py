@@ -110,9 +110,7 @@ class BucketJudge:
                 oracle.op_settings(given)
             case "instrument":
                 if control.instrument.symbol not in oracle.symbols:
-                    oracle.op_instrument(
-                        {"symbol": control.instrument.symbol, "decimals": control.instrument.decimals}
-                    )
+                    oracle.op_instrument({"symbol": control.instrument.symbol, "decimals": control.instrument.decimals})
             case "split":
                 split = control.split
                 oracle.op_split(
@@ -171,4 +169,3 @@ def _alert(module: ModuleType, installed: Installed, decimals: Mapping[str, int]
         target=None if change else Fraction(rule.threshold, 10 ** decimals[rule.symbol]), created_at=rule.created_at_ms,
         expires_at=rule.expires_at_ms, active_from=rule.created_at_ms,
     )  # fmt: skip
-
