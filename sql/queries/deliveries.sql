@@ -1,19 +1,15 @@
 -- The ledger of deliveries. Times come from the notifier's clock.
 
 -- name: insert_deliveries$
--- Only channels of the trigger's own owner. What is there already stays: the log repeats.
-WITH wanted AS (
-    SELECT DISTINCT ON (trigger_id, channel_id) *
-      FROM unnest(:trigger_ids::text[], :owner_ids::bigint[], :channel_ids::bigint[], :bodies::bytea[])
-           AS w (trigger_id, owner_id, channel_id, body)
-     ORDER BY trigger_id, channel_id
-), inserted AS (
+-- Only channels of the trigger's own owner. What is there already stays: the log repeats, also within a batch.
+WITH inserted AS (
     INSERT INTO deliveries (trigger_id, channel_id, owner_id, body, status, last_error, next_attempt_at)
     SELECT t.trigger_id, c.channel_id, t.owner_id, w.body,
            CASE WHEN c.disabled_at IS NULL THEN 'PENDING' ELSE 'DEAD' END,
            CASE WHEN c.disabled_at IS NOT NULL THEN 'the channel is disabled' END,
            to_timestamp(:now_ms::bigint / 1000.0)
-      FROM wanted w
+      FROM unnest(:trigger_ids::text[], :owner_ids::bigint[], :channel_ids::bigint[], :bodies::bytea[])
+           AS w (trigger_id, owner_id, channel_id, body)
       JOIN triggers t ON t.trigger_id = w.trigger_id AND t.owner_id = w.owner_id
       JOIN channels c ON c.channel_id = w.channel_id AND c.owner_id = t.owner_id
      ORDER BY t.trigger_id, c.channel_id

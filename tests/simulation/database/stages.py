@@ -1,0 +1,188 @@
+"""Where transactions meet: actors that hold in the middle of one, while others run on, wait for a lock or end.
+
+One script, two runners: threads over Postgres, which says who waits for a lock, and greenlets in memory.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any
+
+import greenlet
+
+from sql.connection import Pool
+
+SETTLE_SECONDS = 20
+
+Hold = Callable[[], None]
+
+
+class State(StrEnum):
+    """Where an actor is when nothing moves."""
+
+    RUNNING = "running"
+    HELD = "held"
+    BLOCKED = "blocked"
+    ENDED = "ended"
+
+
+class Actor:
+    """What one of them came to."""
+
+    def __init__(self) -> None:
+        self.state = State.RUNNING
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.may_go = threading.Event()
+        self.ready: Callable[[], bool] | None = None
+        self.greenlet: greenlet.greenlet | None = None
+
+    def run(self, work: Callable[[Hold], Any], hold: Hold) -> None:
+        try:
+            self.value = work(hold)
+        except Exception as error:
+            self.error = error
+        self.state = State.ENDED
+
+    def result(self) -> Any:
+        """What its work returned or raised; it has ended."""
+        assert self.state is State.ENDED, self.state
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class ThreadStage:
+    """Actors are threads, each with a connection of the pool."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._actors: list[Actor] = []
+
+    def start(self, work: Callable[[Hold], Any]) -> Actor:
+        """Run `work` until it holds, waits for a lock, or ends."""
+        actor = Actor()
+
+        def hold() -> None:
+            actor.state = State.HELD
+            assert actor.may_go.wait(SETTLE_SECONDS)
+            actor.may_go.clear()
+
+        self._actors.append(actor)
+        threading.Thread(target=actor.run, args=(work, hold), daemon=True).start()
+        self._settle()
+        return actor
+
+    def go_on(self, actor: Actor) -> None:
+        """A held one runs on; so do those that its end frees."""
+        assert actor.state is State.HELD, actor.state
+        actor.state = State.RUNNING
+        actor.may_go.set()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Until nobody moves: whoever is not held and has not ended waits for a lock that is not granted."""
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while time.monotonic() < deadline:
+            waiting = self._waiting()
+            moving = [a for a in self._actors if a.state in (State.RUNNING, State.BLOCKED)]
+            if len(moving) == waiting:
+                for actor in moving:
+                    actor.state = State.BLOCKED
+                return
+            for actor in moving:
+                actor.state = State.RUNNING if actor.state is State.BLOCKED else actor.state
+        raise AssertionError([actor.state for actor in self._actors])
+
+    def _waiting(self) -> int:
+        statement = """SELECT count(*) AS waiting FROM pg_stat_activity
+                        WHERE application_name = %s AND cardinality(pg_blocking_pids(pid)) > 0"""
+        with self._pool.connection() as connection:
+            row = connection.execute(statement, (self._pool.name,)).fetchone()
+        assert row is not None
+        return int(row["waiting"])
+
+    def finish(self) -> None:
+        """Until all have ended: the server has broken every deadlock."""
+        for actor in self._actors:
+            if actor.state is State.HELD:
+                actor.may_go.set()
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while any(actor.state is not State.ENDED for actor in self._actors):
+            assert time.monotonic() < deadline, [actor.state for actor in self._actors]
+            self._waiting()
+
+
+class GreenletStage:
+    """Actors are greenlets; simulation.turns.Turns for the database that they use."""
+
+    def __init__(self) -> None:
+        self._actors: list[Actor] = []
+        self._current: Actor | None = None
+        self._holds: dict[str, Hold] = {}
+
+    # -- Turns
+    def pause(self, point: str) -> None:
+        hold = self._holds.pop(point, None)
+        if hold is not None:
+            hold()
+
+    def wait(self, point: str, ready: Callable[[], bool]) -> None:
+        actor = self._current
+        assert actor is not None, f"nobody can wait at {point}"
+        actor.ready, actor.state = ready, State.BLOCKED
+        self._leave()
+
+    def _leave(self) -> None:
+        self._current = None
+        assert greenlet.getcurrent().parent is not None
+        greenlet.getcurrent().parent.switch()
+
+    @contextmanager
+    def holding_at(self, point: str, hold: Hold) -> Iterator[None]:
+        """The next pause at `point` holds."""
+        self._holds[point] = hold
+        yield
+
+    # -- as ThreadStage
+    def start(self, work: Callable[[Hold], Any]) -> Actor:
+        actor = Actor()
+
+        def hold() -> None:
+            actor.state = State.HELD
+            self._leave()
+
+        actor.greenlet = greenlet.greenlet(lambda: actor.run(work, hold))
+        self._actors.append(actor)
+        self._enter(actor)
+        self._settle()
+        return actor
+
+    def _enter(self, actor: Actor) -> None:
+        assert actor.greenlet is not None
+        actor.state, self._current = State.RUNNING, actor
+        actor.greenlet.switch()
+        self._current = None
+
+    def go_on(self, actor: Actor) -> None:
+        assert actor.state is State.HELD, actor.state
+        self._enter(actor)
+        self._settle()
+
+    def _settle(self) -> None:
+        while True:
+            free = [a for a in self._actors if a.state is State.BLOCKED and a.ready is not None and a.ready()]
+            if not free:
+                return
+            self._enter(free[0])
+
+    def finish(self) -> None:
+        for actor in self._actors:
+            if actor.state is State.HELD:
+                self.go_on(actor)
+        self._settle()
+        assert all(actor.state is State.ENDED for actor in self._actors), [actor.state for actor in self._actors]
