@@ -25,6 +25,7 @@ class Reason(StrEnum):
     UNKNOWN_SYMBOL = "unknown_symbol"
     BAD_TIME = "bad_time"
     AHEAD_OF_CLOCK = "ahead_of_clock"
+    BEHIND_CLOCK = "behind_clock"  # of a network source whose max_behind_ms says so
     BAD_SEQUENCE = "bad_sequence"
     BAD_SESSION = "bad_session"
     BAD_MARKER = "bad_marker"

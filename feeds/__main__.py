@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import ExitStack
 
 from feeds.gateway import FeedGateway
+from feeds.own_sources import OwnSources
 from feeds.ports import StoreAwayError
 from feeds.settings import GatewaySettings, open_source
+from feeds.sources.secret_references import source_secrets
 from feeds.sources.source import SourceError
 from ports.clock import Clock
 from ports.kafka import KafkaReader, KafkaWriter
@@ -41,6 +44,8 @@ def open_gateway(settings: GatewaySettings, clock: Clock) -> FeedGateway:
         opened.callback(prices.close)
         source = open_source(settings, clock)
         opened.callback(source.close)
+        own_sources = OwnSources(clock, source_secrets(os.environ))
+        opened.callback(own_sources.close)
         gateway = FeedGateway(
             store=store,
             source=source,
@@ -49,6 +54,7 @@ def open_gateway(settings: GatewaySettings, clock: Clock) -> FeedGateway:
             clock=clock,
             served=settings.served(),
             topic_prefix=settings.topic_prefix,
+            own_sources=own_sources,
         )
         opened.pop_all()
         return gateway

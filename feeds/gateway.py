@@ -1,4 +1,4 @@
-"""The gateway process: reads one source, serves any number of feeds from it, each under its own lease."""
+"""The gateway process: serves any number of feeds from one source and from the feeds' own, each under its own lease."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from feeds.domain.gateway_core import GatewayCore
 from feeds.domain.pending_frame import CutFrame
 from feeds.domain.tick import shown
 from feeds.feed_opening import FeedOpener
+from feeds.own_sources import OwnSources
 from feeds.ports import FeedRow, FeedStore, LeaseLostError
 from feeds.recovery import Checkpoint
 from feeds.sources.source import Source
@@ -54,6 +55,7 @@ class FeedGateway:
         clock: Clock,
         served: Served,
         topic_prefix: str = "",
+        own_sources: OwnSources | None = None,
     ) -> None:
         """Takes the leases of its feeds and recovers. prices: a reader of its own for prices.v1."""
         self._store = store
@@ -71,6 +73,7 @@ class FeedGateway:
         self._letters: list[DeadLetter] = []
         self._asked_feeds_ms = self._asked_controls_ms = self._saved_ms = clock.monotonic_ms()
         self._frames = 0
+        self._own = own_sources or OwnSources(clock)
         self._refresh({})
         self._source.seek(self._start_positions())
 
@@ -91,11 +94,25 @@ class FeedGateway:
             positions = self._source.positions()
             for core in self._cores.values():
                 core.advance(positions)
-        wrote = self._write(catching_up=len(entries) >= MAX_POLL_ENTRIES)
+        own_entries = self._poll_own()
+        wrote = self._write(catching_up=max(len(entries), own_entries) >= MAX_POLL_ENTRIES)
         if self._due(self._saved_ms, CHECKPOINT_INTERVAL_MS):
             self._saved_ms = self._clock.monotonic_ms()
             self._save_checkpoints()
-        return bool(entries) or wrote
+        return bool(entries) or bool(own_entries) or wrote
+
+    def _poll_own(self) -> int:
+        """Each feed's own source, once: its entries are that feed's, whatever they say. How many came."""
+        count, now_ms = 0, self._clock.monotonic_ms()
+        for feed, entries, positions in self._own.poll(MAX_POLL_ENTRIES):
+            core = self._cores.get(feed)
+            if core is None:
+                continue
+            for entry in entries:
+                core.accept(entry, now_ms)
+            core.advance(positions)
+            count += len(entries)
+        return count
 
     def _due(self, last_ms: int, interval_ms: int) -> bool:
         return self._clock.monotonic_ms() - last_ms >= interval_ms
@@ -166,11 +183,11 @@ class FeedGateway:
     def _write(self, *, catching_up: bool = False, everything: bool = False) -> bool:
         """Dead letters first, then frames, each acknowledged before the next step: positions say what is written."""
         now_ms = self._clock.monotonic_ms()
-        state = self._source.state()
+        shared = self._source.state()
         frames: list[CutFrame] = []
         letters, self._letters = self._letters, []
-        for core in self._cores.values():
-            core.beat(state, now_ms)
+        for feed, core in self._cores.items():
+            core.beat(self._own.state(feed, shared), now_ms)
             frames += core.cut(now_ms, catching_up=catching_up, everything=everything)
             letters += core.take_dead_letters()
         if letters:
@@ -231,6 +248,8 @@ class FeedGateway:
                 self._lost.add(feed)
             else:
                 self._open(opened_core)
+        for feed, core in self._cores.items():
+            self._own.keep(feed, core.lease, self._rows[feed].settings, core.start_positions(), core.frontier_ms())
         return bool(opened)
 
     def _open(self, core: GatewayCore) -> None:
@@ -246,6 +265,7 @@ class FeedGateway:
     def _leave(self, error: LeaseLostError) -> None:
         log.warning("feed left", feed=error.feed, reason=str(error))
         self._cores.pop(error.feed, None)
+        self._own.drop(error.feed)
         if error.feed in self._rows:
             self._lost.add(error.feed)
 
@@ -293,10 +313,12 @@ class FeedGateway:
             },
             "lost": sorted(self._lost),
             "refused": self._opener.refused,
+            "own_sources": self._own.detail(),
         }
 
     def close(self) -> None:
         """Writes nothing: what is unwritten is read again by the next."""
+        self._own.close()
         self._source.close()
         self._prices.close()
         self._writer.close()

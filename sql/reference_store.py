@@ -131,6 +131,23 @@ class ReferenceStore:
             QUERIES.write_settings(connection, feed=feed, settings=Jsonb(merged))
             return _control(connection, feed, None, settings.as_control())
 
+    def set_source(self, feed: str, source: Mapping[str, Any] | None) -> bool:
+        """Where the feed's prices come from beside ticks.v1 (feeds/sources/plug_ins.py), checked by the caller.
+
+        None: nowhere else. False: it was so already. No control: a source changes no result. Raises UnknownFeedError.
+        """
+        with transaction(self._pool) as connection:
+            row = QUERIES.lock_feed(connection, feed=feed)
+            if row is None:
+                raise UnknownFeedError(feed)
+            settings = {name: value for name, value in row["settings"].items() if name != "source"}
+            if source is not None:
+                settings["source"] = dict(source)
+            if settings == row["settings"]:
+                return False
+            QUERIES.write_settings(connection, feed=feed, settings=Jsonb(settings))
+            return True
+
     def add_instrument(self, symbol: str, feed: str, decimals: int) -> int | None:
         """symbol: canonical (contracts.symbols). Raises UnknownFeedError, DeclaredOtherwiseError."""
         with transaction(self._pool) as connection:

@@ -7,6 +7,7 @@ from typing import Final
 
 from api.settings import ApiSettings
 from feeds.settings import GatewaySettings
+from feeds.sources.secret_references import PREFIX as SOURCE_SECRETS
 from finalizer.settings import NotifierSettings
 
 PREFIX: Final = "ALERTS_"
@@ -24,6 +25,7 @@ def service_variables(stored: Mapping[str, str], environ: Mapping[str, str]) -> 
         for field in settings.model_fields
         if field not in OWN
     }
+    names |= {name for name in (*stored, *environ) if name.startswith(SOURCE_SECRETS)}
     known = {name: value for name, value in stored.items() if name in names}
     known.update({name: environ[name] for name in names if name in environ})
     return {name: value for name, value in known.items() if value}

@@ -156,8 +156,11 @@ class GatewayCore:
         for bucket, frame in enumerate(self._frames):
             has = self._has[bucket]
             by_bucket[bucket] = self._positions_of(bucket) if frame.since_ms is None else dict(has)
-        frontier_ms = self._clock.frontier_ms() if self.settings.live else self._replay_frontier_ms
-        return RecoveredFeed(by_bucket, frontier_ms)
+        return RecoveredFeed(by_bucket, self.frontier_ms())
+
+    def frontier_ms(self) -> int:
+        """How far the feed has come; 0 when it is new."""
+        return self._clock.frontier_ms() if self.settings.live else self._replay_frontier_ms
 
     def start_positions(self) -> dict[str, int]:
         """Where the source must go on: before these, everything is in or has been handed in."""

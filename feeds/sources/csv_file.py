@@ -7,11 +7,14 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from contracts.dead_letter import Reason
 from feeds.domain.entry import Refusal, SourceEntry
 from feeds.domain.feed_clock import SourceState
+from feeds.sources.plug_ins import SourceOrder
 from feeds.sources.source import SourceError
 from ports.clock import Clock
 
@@ -48,12 +51,12 @@ class CsvLayout:
 class CsvFileSource:
     """One partition, named after the file; a position is the row's number below the header, from 0."""
 
-    def __init__(self, path: Path, layout: CsvLayout, clock: Clock) -> None:
-        """Raises SourceError when there is no such file or a column is missing."""
+    def __init__(self, path: Path, layout: CsvLayout, clock: Clock, name: str | None = None) -> None:
+        """name: of the partition; default: after the file. Raises SourceError when there is no such file or column."""
         self._path = path
         self._layout = layout
         self._clock = clock
-        self._name = f"csv:{path.name}"
+        self._name = name or f"csv:{path.name}"
         self._next = 0
         self._caught_up_at_ms: int | None = None
         self._entries = self._read()
@@ -91,7 +94,7 @@ class CsvFileSource:
         ]
         if missing:
             rows.close()
-            raise SourceError(f"CSV source {self._path}: no column {', '.join(missing)}; set ALERTS_CSV_… to its names")
+            raise SourceError(f"CSV source {self._path}: no column {', '.join(missing)}; name yours in the settings")
         assert isinstance(header, list)
         return self._entries_of(rows, {field: header.index(name) for field, name in self._layout.columns().items()})
 
@@ -100,7 +103,7 @@ class CsvFileSource:
         try:
             file = self._path.open(newline="", encoding="utf-8-sig", errors="backslashreplace")
         except OSError as error:
-            raise SourceError(f"CSV source {self._path}: {error.strerror}; check ALERTS_FEED_SOURCE") from None
+            raise SourceError(f"CSV source {self._path}: {error.strerror}; check the source's path") from None
         with file:
             reader = csv.reader(file, delimiter=self._layout.delimiter)
             while True:
@@ -145,3 +148,29 @@ class CsvFileSource:
 def _number_or_text(text: str) -> int | str:
     """Whole numbers as such; all else stays text, for the gateway to judge."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else text
+
+
+class CsvSettings(BaseModel):
+    """A CSV file as a feed's own source; the columns' names as in CsvLayout."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    path: Path
+    event_time: str = "ts"
+    price: str = "price"
+    symbol: str = "symbol"
+    fixed_symbol: str | None = None
+    sequence: str | None = None
+    session: str | None = None
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+    flush_at_end: bool = False
+
+
+class _Csv:
+    settings = CsvSettings
+
+    def open(self, settings: Any, order: SourceOrder) -> CsvFileSource:
+        return CsvFileSource(settings.path, CsvLayout(**settings.model_dump(exclude={"path"})), order.clock, order.name)
+
+
+CSV: Final = _Csv()

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any
 
 import psycopg
@@ -16,6 +17,8 @@ import typer
 from api.keys import new_key
 from api.times import EPOCH, parse_time_ms
 from contracts.symbols import SymbolError, canonical_symbol
+from feeds.sources.plug_ins import check_source
+from feeds.sources.source import SourceError
 from sql.connection import Pool, open_pool, transaction
 from sql.owner_store import OwnerStore
 from sql.reference_store import DeclarationError, FeedSettings, ReferenceStore
@@ -102,6 +105,27 @@ def settings(
     """Change a feed's bounds; what isn't named stays."""
     changed = _settings(reorder_ms, max_ahead_ms, reference_age)
     _declare(dsn, schema, lambda store: store.set_settings(name, changed), feed=name)
+
+
+@app.command("source")
+def source(
+    *,
+    name: Annotated[str, typer.Option("--feed")],
+    file: Annotated[Path | None, typer.Option(help='JSON, `{"kind": "http", …}`: see docs/sources.md.')] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Take prices from ticks.v1 alone again.")] = False,
+    dsn: Dsn = None,
+    schema: Schema = None,
+) -> None:
+    """Say where a feed's prices come from; a running gateway follows within seconds."""
+    if (file is None) != remove:
+        raise StackError("give either --file or --remove")
+    stored = None if file is None else _read_source(file)
+    with _pool(dsn, schema) as pool:
+        try:
+            changed = ReferenceStore(pool).set_source(name, stored)
+        except DeclarationError as error:
+            raise StackError(str(error)) from None
+    _say(feed=name, source=stored and stored["kind"], changed=changed)
 
 
 @app.command("instrument")
@@ -197,6 +221,19 @@ def _settings(reorder_ms: int | None, max_ahead_ms: int | None, ages: list[str] 
         return FeedSettings(reorder_ms, parsed, max_ahead_ms)
     except DeclarationError as error:
         raise StackError(str(error)) from None
+
+
+def _read_source(file: Path) -> dict[str, Any]:
+    try:
+        stored = json.loads(file.read_bytes())
+        check_source(stored)
+    except OSError as error:
+        raise StackError(f"the file can't be read: {error.strerror}", where=str(file)) from None
+    except ValueError:
+        raise StackError("the file holds no JSON", where=str(file)) from None
+    except SourceError as error:
+        raise StackError(str(error), where=str(file), remedy="see docs/sources.md") from None
+    return dict(stored)
 
 
 def _symbol(text: str) -> str:
