@@ -131,7 +131,7 @@ def find_instrument(database: MemoryDatabase, tx: Transaction, spellings: Sequen
         shards=row["shards"],
         buckets=feed["buckets"],
         clock_mode=feed["clock_mode"],
-        is_moving=control is not None and control["published_at"] is None,
+        is_moving=row["routing_control"] is not None and (control is None or control["published_at"] is None),
         frontier_ms=_frontier_ms(database, tx, row["feed"]),
         next_alert_id=next_alert_id,
     )

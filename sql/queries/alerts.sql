@@ -4,10 +4,12 @@
 -- name: find_instrument^
 -- What a create must know of its symbol; the first spelling that exists wins. Takes the next alert_id, for a hot
 -- symbol shard depends on it. The lock keeps the routing as it is until the alert is committed. While the routing is
--- not in prices.v1 yet, ticks go to the old shards, where a rule of the new ones would miss them.
+-- not in prices.v1 yet, ticks go to the old shards, where a rule of the new ones would miss them. After a wait for the
+-- lock the instrument is the newest, but its control may be younger than this statement's snapshot: not seen, not published.
 SELECT i.symbol, i.feed, i.decimals, i.shards, f.buckets, f.clock_mode,
-       EXISTS (SELECT 1 FROM feed_controls c
-                WHERE c.control_id = i.routing_control AND c.published_at IS NULL) AS is_moving,
+       i.routing_control IS NOT NULL
+           AND NOT EXISTS (SELECT 1 FROM feed_controls c
+                            WHERE c.control_id = i.routing_control AND c.published_at IS NOT NULL) AS is_moving,
        (SELECT min(p.frontier_ms) FROM shard_progress p
          WHERE starts_with(p.shard, i.feed || '/') AND p.shard ~ '^[^/]+/[0-9]+~' AND p.frontier_ms > 0) AS frontier_ms,
        nextval(pg_get_serial_sequence('alerts', 'alert_id')::regclass) AS next_alert_id
