@@ -94,9 +94,11 @@ class PostgresWork:
         triggered: list[int] = []
         refused: list[int] = []
         if plan.claims:
-            triggered = self._trigger(plan.claims, finalized_at_ms)
+            ended = self._trigger(plan.claims, finalized_at_ms)
+            triggered = [row["alert_id"] for row in ended]
             fired = set(triggered)
             refused = self._refuse([claim for claim in plan.claims if claim.candidate.alert_id not in fired])
+            _release_places(self._connection, ended)
         if plan.progress:
             columns = {name: [getattr(p, name) for p in plan.progress] for name in PROGRESS_COLUMNS}
             QUERIES.write_progress(self._connection, **columns)
@@ -114,7 +116,8 @@ class PostgresWork:
         )
         return count
 
-    def _trigger(self, claims: list[Claim], finalized_at_ms: int) -> list[int]:
+    def _trigger(self, claims: list[Claim], finalized_at_ms: int) -> list[Row]:
+        """alert_id and owner_id of those that fired."""
         candidates = [claim.candidate for claim in claims]
         found = QUERIES.trigger_alerts(
             self._connection,
@@ -136,9 +139,7 @@ class PostgresWork:
             previous_price_scaled=[c.previous_price_scaled for c in candidates],
             previous_event_time_ms=[c.previous_event_time_ms for c in candidates],
         )
-        rows = list(found)
-        _release_places(self._connection, rows)
-        return [row["alert_id"] for row in rows]
+        return list(found)
 
     def _refuse(self, claims: list[Claim]) -> list[int]:
         if not claims:
@@ -153,7 +154,7 @@ class PostgresWork:
 
 
 def _release_places(connection: Connection[Row], ended: Sequence[Row]) -> None:
-    """Count down the owners of ended alerts; after the alerts' own locks, see the lock order in finalizer.sql."""
+    """Count down the owners of ended alerts; behind all locks of alerts, see the lock order in finalizer.sql."""
     alerts = Counter(row["owner_id"] for row in ended)
     if alerts:
         QUERIES.release_places(connection, owner_ids=list(alerts), alerts=list(alerts.values()))

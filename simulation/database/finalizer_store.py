@@ -67,10 +67,10 @@ class MemoryWork:
         refused: list[int] = []
         if plan.claims:
             fired = trigger_alerts(database, tx, plan.claims, finalized_at_ms)
-            release_ended(database, tx, fired)
             triggered = [row["alert_id"] for row in fired]
             rest = [claim for claim in plan.claims if claim.candidate.alert_id not in triggered]
             refused = refuse_claims(database, tx, rest) if rest else []
+            release_ended(database, tx, fired)
         if plan.progress:
             write_progress(database, tx, plan.progress)
         return BatchOutcome(activated, triggered, refused)
