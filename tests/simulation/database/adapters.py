@@ -10,13 +10,6 @@ from typing import Any
 import psycopg
 
 from api.database import PostgresDatabase
-from sql import reference_store
-from sql.connection import Pool, transaction
-from sql.delivery_store import PostgresDeliveryStore
-from sql.feed_store import PostgresFeedStore
-from sql.finalizer_store import PostgresFinalizerStore
-from sql.reference_store import ReferenceStore
-from sql.relay_store import PostgresRuleRelayStore, PostgresTriggerRelayStore
 from simulation.database.api_database import MemoryApiDatabase
 from simulation.database.delivery_store import MemoryDeliveryStore
 from simulation.database.engine import MemoryDatabase
@@ -26,6 +19,13 @@ from simulation.database.finalizer_store import MemoryFinalizerStore
 from simulation.database.reference_store import MemoryReferenceStore
 from simulation.database.relay_store import MemoryRuleRelayStore, MemoryTriggerRelayStore
 from simulation.database.transaction import UPDATE
+from sql import reference_store
+from sql.connection import Pool, transaction
+from sql.delivery_store import PostgresDeliveryStore
+from sql.feed_store import PostgresFeedStore
+from sql.finalizer_store import PostgresFinalizerStore
+from sql.reference_store import ReferenceStore
+from sql.relay_store import PostgresRuleRelayStore, PostgresTriggerRelayStore
 from tests.finalizer.settable_clock import SettableClock
 from tests.simulation.database.stages import GreenletStage, Hold, ThreadStage
 

@@ -88,15 +88,16 @@ class ThreadStage:
         """Until nobody moves: whoever is not held and has not ended waits for a lock that is not granted."""
         deadline = time.monotonic() + SETTLE_SECONDS
         while time.monotonic() < deadline:
+            moving = self._moving()
             waiting = self._waiting()
-            moving = [a for a in self._actors if a.state in (State.RUNNING, State.BLOCKED)]
-            if len(moving) == waiting:
+            if len(moving) == waiting and moving == self._moving():
                 for actor in moving:
                     actor.state = State.BLOCKED
                 return
-            for actor in moving:
-                actor.state = State.RUNNING if actor.state is State.BLOCKED else actor.state
         raise AssertionError([actor.state for actor in self._actors])
+
+    def _moving(self) -> list[Actor]:
+        return [actor for actor in self._actors if actor.state in (State.RUNNING, State.BLOCKED)]
 
     def _waiting(self) -> int:
         statement = """SELECT count(*) AS waiting FROM pg_stat_activity
@@ -108,11 +109,11 @@ class ThreadStage:
 
     def finish(self) -> None:
         """Until all have ended: the server has broken every deadlock."""
-        for actor in self._actors:
-            if actor.state is State.HELD:
-                actor.may_go.set()
         deadline = time.monotonic() + SETTLE_SECONDS
         while any(actor.state is not State.ENDED for actor in self._actors):
+            for actor in self._actors:
+                if actor.state is State.HELD:
+                    actor.may_go.set()
             assert time.monotonic() < deadline, [actor.state for actor in self._actors]
             self._waiting()
 
@@ -122,6 +123,7 @@ class GreenletStage:
 
     def __init__(self) -> None:
         self._actors: list[Actor] = []
+        self._blocked: list[Actor] = []  # in the order in which they wait
         self._current: Actor | None = None
         self._holds: dict[str, Hold] = {}
 
@@ -130,11 +132,14 @@ class GreenletStage:
         hold = self._holds.pop(point, None)
         if hold is not None:
             hold()
+        if any(actor.ready is not None and actor.ready() for actor in self._blocked):
+            self.wait(point, lambda: True)  # whoever has waited goes first
 
     def wait(self, point: str, ready: Callable[[], bool]) -> None:
         actor = self._current
         assert actor is not None, f"nobody can wait at {point}"
         actor.ready, actor.state = ready, State.BLOCKED
+        self._blocked.append(actor)
         self._leave()
 
     def _leave(self) -> None:
@@ -175,14 +180,13 @@ class GreenletStage:
 
     def _settle(self) -> None:
         while True:
-            free = [a for a in self._actors if a.state is State.BLOCKED and a.ready is not None and a.ready()]
+            free = [actor for actor in self._blocked if actor.ready is not None and actor.ready()]
             if not free:
                 return
+            self._blocked.remove(free[0])
             self._enter(free[0])
 
     def finish(self) -> None:
-        for actor in self._actors:
-            if actor.state is State.HELD:
-                self.go_on(actor)
-        self._settle()
+        while held := [actor for actor in self._actors if actor.state is State.HELD]:
+            self.go_on(held[0])
         assert all(actor.state is State.ENDED for actor in self._actors), [actor.state for actor in self._actors]

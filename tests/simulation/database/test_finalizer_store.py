@@ -52,9 +52,14 @@ def test_an_error_in_the_batch_rolls_all_of_it_back(world: World) -> None:
     world.add_channel()
     before = {table: world.adapter.rows(table) for table in ("alerts", "triggers", "rule_commands", "owners")}
     moves = world.moves()
-    with pytest.raises(ZeroDivisionError), world.adapter.finalizer().advance(moves) as work:
-        work.apply(plan(claims=[claim(alert_id)], progress=[ShardProgress(SHARD, 1, 1)]), FINALIZED_MS)
-        raise ZeroDivisionError
+
+    def fail() -> None:
+        with world.adapter.finalizer().advance(moves) as work:
+            work.apply(plan(claims=[claim(alert_id)], progress=[ShardProgress(SHARD, 1, 1)]), FINALIZED_MS)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert {table: world.adapter.rows(table) for table in before} == before
     assert world.moves() == moves
     assert world.adapter.rows("shard_progress") == []

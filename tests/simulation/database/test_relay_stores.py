@@ -110,9 +110,14 @@ def test_triggers_wait_in_order_until_they_are_marked(world: World) -> None:
     for alert_id in ids:
         world.adapter.clock.now_ms += 1
         world.trigger(alert_id)
-    with pytest.raises(ZeroDivisionError), store.unpublished(10) as work:
-        work.mark_published()
-        raise ZeroDivisionError
+
+    def fail() -> None:
+        with store.unpublished(10) as work:
+            work.mark_published()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     with store.unpublished(2) as work:
         assert [without_stamp(t.trigger_id) for t in work.triggers] == [f"trg_{i}" for i in ids[:2]]
         assert {t.owner_id for t in work.triggers} == {world.owner_id}

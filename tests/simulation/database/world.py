@@ -144,9 +144,7 @@ def activated(alert_id: int, version: int = 1, shard: str = SHARD, active_from_m
     return Activated(shard, alert_id, version, active_from_ms, 1, alert_id)
 
 
-def claim(
-    alert_id: int, version: int = 1, shard: str = SHARD, at_ms: int = START_MS + 5, **fields: Any
-) -> Claim:
+def claim(alert_id: int, version: int = 1, shard: str = SHARD, at_ms: int = START_MS + 5, **fields: Any) -> Claim:
     given = {
         "sequence": 7, "session": 3, "price_scaled": 10_500, "fired": Direction.UP, "window": 1,
         "reference_time_ms": START_MS - 3_600_000, "reference_price_scaled": 10_010, "previous_bps": 489,
