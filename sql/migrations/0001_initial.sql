@@ -33,6 +33,15 @@ CREATE TABLE splits (
     PRIMARY KEY (symbol, effective_from_ms)
 );
 
+-- Each symbol's newest accepted price, for the API to show; it decides nothing. Written once a second by the archive, in
+-- place (fillfactor), without waiting for the disk. No foreign key: prices may come before an instrument's row is seen.
+CREATE TABLE latest_prices (
+    symbol          text PRIMARY KEY,
+    event_time_ms   bigint NOT NULL,
+    price_scaled    bigint NOT NULL,                    -- as printed by the feed, not adjusted for splits
+    log_offset      bigint NOT NULL                     -- of prices.v1: which of two prices of one time is the later
+) WITH (fillfactor = 60);
+
 -- Outbox of everything that changes results (settings, instruments, splits, resumes, routing) into prices.v1.
 -- The feed's gateway gives each committed row the next control_number under its lease, then publishes in that
 -- order: a transaction that commits late under a lower control_id is not skipped, it gets a later number.
