@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+from contracts.vocabulary import WINDOWS, Status
 from simulation.database.table import Row, Table
 
-LIVE_STATUSES = ("PENDING", "ACTIVE", "PAUSED")
-OPEN_DELIVERIES = ("PENDING", "SENDING")
-ONLY = "all"  # the key of a partial index that has one
+LIVE_STATUSES: Final = ("PENDING", "ACTIVE", "PAUSED")
+OPEN_DELIVERIES: Final = ("PENDING", "SENDING")
+ONLY: Final = "all"  # the key of a partial index that has one
+FEED_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
+CHANGES: Final = ("UP", "DOWN", "EITHER")
+STATUSES: Final = tuple(str(status) for status in Status)
+
+
+def _wrong_feed(row: Row) -> str | None:
+    if not FEED_NAME.fullmatch(row["feed"]) or row["clock_mode"] not in ("live", "replay"):
+        return "no name or clock mode of a feed"
+    return None if 1 <= row["buckets"] <= 1024 else "buckets out of range"
 
 
 def _wrong_alert(row: Row) -> str | None:
+    change, window, direction = row["kind"] == "change", row["rate_window"], row["direction"]
+    if not (change or row["kind"] == "price") or row["status"] not in STATUSES:
+        return "no such kind or status"
+    if change != (window is not None) or not (window is None or window in WINDOWS):
+        return "a change, and nothing else, has a window"
+    if change != (direction in CHANGES) or not (change or direction in ("ABOVE", "BELOW")):
+        return "the direction is not one of the kind"
     if row["expires_at_ms"] <= row["created_at_ms"]:
         return "expires_at_ms is not after created_at_ms"
-    if (row["kind"] == "change") != (row["rate_window"] is not None):
-        return "a change, and nothing else, has a window"
-    if (row["kind"] == "change") != (row["direction"] in ("UP", "DOWN", "EITHER")):
-        return "the direction is not one of the kind"
     if (row["status"] == "TRIGGERED") != (row["trigger"] is not None):
         return "what is TRIGGERED, and nothing else, has its evidence"
     return None
+
+
+def _wrong_delivery(row: Row) -> str | None:
+    return None if row["status"] in (*OPEN_DELIVERIES, "DELIVERED", "DEAD") else "no such status"
 
 
 class Schema:
@@ -40,7 +60,7 @@ class Schema:
             [("feed",)],
             {"feed": None, "buckets": None, "clock_mode": None, "settings": {}, "lease": 0, "last_control": 0,
              "checkpoint": None, "created_at": None},
-            check=lambda row: None if 1 <= row["buckets"] <= 1024 else "buckets out of range",
+            check=_wrong_feed,
         )  # fmt: skip
         self.instruments = Table(
             "instruments",
@@ -84,6 +104,7 @@ class Schema:
             identity="channel_id",
             references={"owner_id": self.owners},
             indexes={"of_owner": lambda row: row["owner_id"]},
+            check=lambda row: None if row["kind"] in ("email", "webhook") else "no such kind",
         )  # fmt: skip
 
     def _add_alerts(self) -> None:
@@ -114,6 +135,7 @@ class Schema:
              "number": None, "published_at": None, "created_at": None},
             identity="command_id",
             indexes={"unpublished": lambda row: row["shard"] if row["published_at"] is None else None},
+            check=lambda row: None if row["action"] in ("create", "remove") else "no such action",
         )  # fmt: skip
         self.shard_relays = Table(
             "shard_relays", [("shard",)], {"shard": None, "fence": 0, "epoch": 1, "last_number": 0}, stamp=None
@@ -156,4 +178,5 @@ class Schema:
                 "due": lambda row: ONLY if row["status"] in OPEN_DELIVERIES else None,
                 "of_trigger": lambda row: row["trigger_id"],
             },
+            check=_wrong_delivery,
         )  # fmt: skip

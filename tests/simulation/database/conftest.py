@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 
 from sql.connection import Pool, open_pool
@@ -18,7 +19,9 @@ def suite_pool(postgres_server: str) -> Iterator[Pool]:
     """Connections to a schema that each test empties."""
     schema = f"test_suite_{os.getpid()}"
     migrate(postgres_server, schema)
-    with open_pool(postgres_server, schema, schema, max_size=12) as pool:
+    # thousands of tiny commits whose survival nobody asks about
+    dsn = psycopg.conninfo.make_conninfo(postgres_server, options="-c synchronous_commit=off")
+    with open_pool(dsn, schema, schema, max_size=12) as pool:
         yield pool
     drop(postgres_server, schema)
 
