@@ -28,6 +28,8 @@ class History:
 
     states: dict[int, list[AlertState]] = field(default_factory=dict)
     passed: dict[tuple[str, int], list[tuple[int, int]]] = field(default_factory=dict)
+    changes: int = 0  # of anything but a gateway's checkpoints
+    illegal: list[str] = field(default_factory=list)  # what a row of the ledger must not do
     _frontiers: dict[str, int] = field(default_factory=dict)
 
     def watch(self, database: MemoryDatabase) -> None:
@@ -37,6 +39,7 @@ class History:
 
     def _changed(self, table: str, before: Row | None, after: Row) -> None:
         commit = self._database.commits
+        self.changes += table != "feeds"
         if table == "shard_progress":
             self._frontiers[after["shard"]] = after["frontier_ms"]
         elif table == "alerts":
@@ -46,6 +49,8 @@ class History:
         elif table == "consumer_positions":
             key = after["topic"], after["partition"]
             self.passed.setdefault(key, []).append((commit, after["next_offset"]))
+        elif table == "deliveries" and before is not None and before["status"] in ("DELIVERED", "DEAD"):
+            self.illegal.append(f"{after['trigger_id']}: {before['status']} became {after['status']}")
 
     def commit_that_passed(self, topic: str, partition: int, offset: int) -> int | None:
         """The commit that finalized a record."""

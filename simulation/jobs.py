@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from flink_jobs.domain.frame_error import FrameError
 from flink_jobs.domain.state import MemoryState, Output
-from ports.message_log import LogRecord
+from ports.message_log import LogError, LogRecord
 from simulation.log import SimulatedLog
 from simulation.turns import Turns
 
@@ -46,6 +46,7 @@ class SimulatedJob:
     turns: Turns
     draw: Callable[[int], int]
     sleep: Callable[[int], None]
+    idle_ms: Callable[[int], int]  # the rest that follows one of so long
     clean_epoch: int = 1
     attempt: int = 0
     checkpoints: list[Checkpoint] = field(default_factory=list)
@@ -68,9 +69,16 @@ class SimulatedJob:
         return bool(self.checkpoints) and dict(self.checkpoints[-1].offsets) == ends
 
     def run(self) -> None:
-        """One attempt. Ends by being killed, or by LogError."""
+        """One attempt. Ends by being killed, by LogError, or in silence when a newer one has begun meanwhile."""
         self.attempt += 1
         mine = self.attempt
+        try:
+            self._run(mine)
+        except LogError:
+            if mine == self.attempt:
+                raise
+
+    def _run(self, mine: int) -> None:
         restored = self.checkpoints[-1] if self.checkpoints else None
         partitions = range(self.log.memory.count(self.source))
         offsets = dict(restored.offsets) if restored else dict.fromkeys(partitions, 0)
@@ -80,7 +88,7 @@ class SimulatedJob:
         self.cores = cores
         reader, writer = self.log.reader(), self.log.writer()
         reader.assign({(self.source, partition): offset for partition, offset in offsets.items()})
-        fresh = idle_ms = 0
+        fresh = rest_ms = 0
         while True:
             records = reader.poll(16, 0)
             for record in records:
@@ -94,9 +102,9 @@ class SimulatedJob:
                 writer.flush()
                 self._complete(mine, Checkpoint(epoch, dict(offsets), {k: s.copy() for k, s in states.items()}))
                 fresh = 0
-            idle_ms = 0 if records else min(2_000, idle_ms * 2 + 10)
-            if idle_ms:
-                self.sleep(idle_ms)
+            rest_ms = 0 if records else self.idle_ms(rest_ms)
+            if rest_ms:
+                self.sleep(rest_ms)
 
     def _process(
         self, record: LogRecord, cores: dict[str, Core], states: dict[str, MemoryState], epoch: int

@@ -174,7 +174,7 @@ def _feeds(random: Random, step_ms: int) -> list[Feed]:
     for name in ("stocks", "coins")[: random.choice((1, 1, 2))]:
         count = random.choice((1, 2, 3))
         symbols = {f"{name[0].upper()}{number}": random.choice((0, 2, 4)) for number in range(count)}
-        ages = dict.fromkeys(("1m", "1h"), 100 * step_ms)
+        ages = dict.fromkeys(("1m", "1h"), random.choice((1, 3, 100)) * step_ms)
         settings = {"reorder_ms": random.choice((0, 2, 4)) * step_ms, "reference_age_ms": ages}
         feeds.append(Feed(name, random.choice((1, 2)), symbols, random.random() < 0.7, settings))
     return feeds
@@ -204,7 +204,8 @@ class _Market:
             self._held.remove((due, body))
             self._say(body)
         for symbol in self.symbols:
-            self._tick(symbol)
+            for _ in range(self.random.choice((1, 1, 1, 1, 2))):
+                self._tick(symbol)
         if self.random.random() < 0.35:
             feed = self.random.choice(self.feeds)
             back = self.random.choice((1, 2, 5)) * self.step_ms
@@ -218,6 +219,7 @@ class _Market:
             if self.random.random() < 0.7:
                 later = self.now_ms + self.random.choice((0, 10, 100)) * self.step_ms
                 self._say({"type": "heartbeat", "ts": later, "feed": feed.name})
+            self._say({"type": "marker", "marker_id": 1, "feed": feed.name})
 
     def _tick(self, symbol: str) -> None:
         random, feed = self.random, self.symbols[symbol]

@@ -41,8 +41,9 @@ from simulation.scheduler import Scheduler, StuckError, Task
 PASSING: Final[tuple[type[Exception], ...]] = (DatabaseAwayError, LogError, StoreAwayError)
 PARTITIONS: Final = 2
 MAX_TURNS: Final = 60_000
-REST_MS: Final = 5_000  # nothing has happened for so long, and nothing is waiting: it is over
-MAX_IDLE_MS: Final = 2_000
+MAX_IDLE_MS: Final = 300  # between two looks of an idle service
+CALM_IDLE_MS: Final = 20_000  # the same when nobody says anything any more
+REST_MS: Final = 2 * CALM_IDLE_MS  # nothing has happened for so long, and nothing is waiting: it is over
 RETRY_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
 
 
@@ -94,13 +95,21 @@ class World:
         sources = {Role.ROLLING: PRICES.name, Role.MATCHER: SHARD_LOG.name}
         self.jobs = {
             role: SimulatedJob(
-                role, sources[role], make[role], self.log, self.scheduler, self.scheduler.draw, self.scheduler.sleep
+                role,
+                sources[role],
+                make[role],
+                self.log,
+                self.scheduler,
+                self.scheduler.draw,
+                self.scheduler.sleep,
+                self.idle_ms,
             )
             for role in (Role.ROLLING, Role.MATCHER)
         }
         self._started: dict[Role, int] = dict.fromkeys(Role, 0)
         self._executors: dict[str, SimulatedExecutor] = {}
         self._leaders: dict[str, MemoryRuleRelayStore] = {}
+        self._calm = False
         self._signature: tuple[Any, ...] = ()
         self._still_since_ms = 0
         self._openers: dict[Role, _Opener] = {
@@ -131,6 +140,7 @@ class World:
             lambda: all(script.greenlet.dead for script in scripts) and self.scheduler.turn > last_turn, MAX_TURNS
         )
         self.faults.calm()
+        self._calm = True
         try:
             self.scheduler.run(self._at_rest, MAX_TURNS)
         except StuckError as error:
@@ -160,7 +170,7 @@ class World:
 
     def _at_rest(self) -> bool:
         ends = tuple(self.log.memory.ends(topic.name)[0] for topic in ALL_TOPICS)
-        signature = (ends, self.database.commits, len(self.scheduler.tasks))
+        signature = (ends, self.history.changes, len(self.scheduler.tasks))
         if signature != self._signature or self.waiting():
             self._signature, self._still_since_ms = signature, self.clock.now_ms
             return False
@@ -182,6 +192,7 @@ class World:
             try:
                 if role in self.jobs:
                     self.jobs[role].run()
+                    return  # it was a zombie, its successor runs
                 else:
                     service = self._openers[role](name)
                     backoff_ms = self._serve(service)
@@ -194,9 +205,13 @@ class World:
     def _serve(self, service: Service) -> int:
         idle_ms = 0
         while True:
-            idle_ms = 0 if service.step() else min(MAX_IDLE_MS, idle_ms * 2 + 10)
+            idle_ms = 0 if service.step() else self.idle_ms(idle_ms)
             if idle_ms:
                 self.scheduler.sleep(idle_ms)
+
+    def idle_ms(self, before_ms: int) -> int:
+        """The next rest of who found nothing to do after a rest of `before_ms`."""
+        return min(CALM_IDLE_MS if self._calm else MAX_IDLE_MS, before_ms * 2 + 10)
 
     def _close(self, service: Service | None, name: str) -> None:
         if service is None:

@@ -159,6 +159,7 @@ def audit_states(world: World, trail: Trail) -> Iterator[Finding]:
             if rows and rows[0]["payload"]["evidence"] != row["trigger"]:
                 yield Finding("I2", f"alert {alert_id}: outbox and table tell different evidence")
         yield from _nothing_missed(world, row, states, trail)
+        yield from _covered(world, alert_id, states, trail)
 
 
 def _legal(alert_id: int, states: Sequence[AlertState]) -> Iterator[Finding]:
@@ -170,6 +171,20 @@ def _legal(alert_id: int, states: Sequence[AlertState]) -> Iterator[Finding]:
         raised = after.version - before.version
         if raised != (after.status == "PENDING"):
             yield Finding("I1", f"alert {alert_id}: version {before.version} to {after.version} as {after.status}")
+
+
+def _covered(world: World, alert_id: int, states: Sequence[AlertState], trail: Trail) -> Iterator[Finding]:
+    """ACTIVE only once the matcher has said that it holds this version."""
+    for state in states:
+        if state.status != "ACTIVE":
+            continue
+        said = [
+            commit
+            for claimed in trail.activations.get((alert_id, state.version), ())
+            if (commit := world.history.commit_that_passed(CANDIDATES.name, claimed.partition, claimed.offset))
+        ]
+        if not said or min(said) > state.commit:
+            yield Finding("I5", f"alert {alert_id} v{state.version} was ACTIVE before the matcher held it")
 
 
 def _right_evidence(row: Mapping[str, Any], trail: Trail) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from contracts import frames_pb2 as pb
-from contracts.keys import bucket_of
+from contracts.keys import bucket_of, bucket_shard
 from contracts.topics import DEAD_LETTERS, PRICES, TICKS
 from flink_jobs.domain.matcher import MatcherCore
 from simulation.audit.finding import Finding
@@ -29,7 +29,7 @@ MAY_DOUBLE: Final = frozenset({Role.NOTIFIER, Role.SEND, Role.TRIGGER_RELAY})  #
 def audit_world(world: World) -> list[Finding]:
     """Every invariant; empty when all hold."""
     trail = follow(world)
-    found = [*_audit_gateway(world), *audit_ticks(world, trail), *_audit_counts(world, trail)]
+    found = [*_audit_gateway(world), *audit_ticks(world, trail), *_audit_counts(world, trail), *_audit_controls(world)]
     found += [*audit_states(world, trail), *audit_expiry(world), *_audit_index(world, trail)]
     return [*found, *_audit_deliveries(world), *_audit_owners(world)]
 
@@ -43,6 +43,8 @@ def _audit_gateway(world: World) -> Iterator[Finding]:
     for record in world.log.memory.records(TICKS.name):
         body = orjson.loads(record.value)
         feed = feeds[body["feed"]]
+        if body.get("type") == "marker":
+            continue
         if "type" in body:
             for bucket in range(feed.buckets):
                 expected.setdefault((feed.name, bucket), []).append(body.get("ts", FLUSH))
@@ -105,12 +107,36 @@ def _scaled(text: str, decimals: int) -> int:
 
 
 def _audit_counts(world: World, trail: Trail) -> Iterator[Finding]:
-    """The totals that the last frontier of each bucket told; without a heartbeat nothing was told."""
-    for row in world.database.rows("shard_progress"):
-        feed, _, number = row["shard"].rpartition("~")[0].rpartition("/")
-        judge = trail.judges.get((feed, int(number))) if number.isdecimal() else None
-        if judge is not None and row["frontier_ms"] > judge.frontier_ms:
+    """The last marker of each bucket has come through, with the totals of the bucket's ticks."""
+    progress = {row["shard"]: row for row in world.database.rows("shard_progress")}
+    for (feed, bucket), judge in trail.judges.items():
+        row = progress.get(bucket_shard(feed, bucket))
+        if row is None:
+            yield Finding("counts", f"{feed}/{bucket}: nothing of it is finalized")
+            continue
+        told = {name: row[name] for name in ("rejected", "duplicate", "late")}
+        if told != judge.counts:
+            yield Finding("counts", f"{row['shard']}: {told}, the oracle says {judge.counts}")
+        if row["frontier_ms"] != judge.frontier_ms:
             yield Finding("frontier", f"{row['shard']}: {row['frontier_ms']}, the source said {judge.frontier_ms}")
+        if row["marker_id"] != 1 or row["gap"] is not None:
+            yield Finding("frontier", f"{row['shard']}: marker {row['marker_id']}, gap {row['gap']}")
+
+
+def _audit_controls(world: World) -> Iterator[Finding]:
+    """Each bucket has the operator's words for it, in the order of their numbers."""
+    wanted: dict[tuple[str, int], list[int]] = {}
+    buckets = {feed.name: feed.buckets for feed in world.plan.feeds}
+    for row in world.database.rows("feed_controls"):
+        for bucket in range(buckets[row["feed"]]) if row["bucket"] is None else (row["bucket"],):
+            wanted.setdefault((row["feed"], bucket), []).append(row["control_number"])
+    for bucket_key, entries in price_entries(world.log.memory.records(PRICES.name)).items():
+        numbers: list[int] = []
+        for entry in entries:
+            if isinstance(entry, pb.Control) and entry.control_number > (numbers[-1] if numbers else 0):
+                numbers.append(entry.control_number)
+        if numbers != sorted(wanted.get(bucket_key, [])):
+            yield Finding("controls", f"{bucket_key}: {numbers}, declared were {sorted(wanted.get(bucket_key, []))}")
 
 
 def _audit_index(world: World, trail: Trail) -> Iterator[Finding]:
@@ -155,6 +181,8 @@ def _audit_deliveries(world: World) -> Iterator[Finding]:
             yield Finding("I4", f"{name}: {count} times received in {row['attempts']} attempts")
         if len(receivers.bodies.get(name, ())) > 1:
             yield Finding("I4", f"{name}: different bodies under one id")
+    for what in world.history.illegal:
+        yield Finding("I4", what)
     ambiguous = [fault for fault in world.faults.struck if fault.role in MAY_DOUBLE or fault.kind is FaultKind.ZOMBIE]
     doubled = [name for name, count in receivers.received.items() if count > 1]
     if doubled and not ambiguous:
