@@ -13,6 +13,7 @@ import pytest
 from api.ports import IdempotencyKeyTakenError
 from contracts.vocabulary import Status
 from finalizer.domain.batch import BatchPlan, ShardProgress
+from finalizer.domain.lifecycle import Event
 from finalizer.ports import BatchOutcome, Moves, PositionsMovedError
 from finalizer.rule_relay import rule_of
 from sql.reference_store import LiveAlertsError
@@ -156,6 +157,26 @@ def test_another_owners_cancel_within_a_batch_is_seen_by_its_next_statement(worl
     assert [list(outcome.triggered) for outcome in consumer.result()] == [[first], []]
 
 
+def test_a_statement_that_waited_sees_the_rest_as_it_was_when_it_began(world: World) -> None:
+    held, cancelled, paused = world.create_active(3)
+    stage = world.adapter.stage
+    holder = stage.start(lambda hold: world.adapter.hold_row("alerts", held, hold))
+    consumer = stage.start(finalizing(world, plan(claims=[claim(held), claim(cancelled), claim(paused)])))
+    assert consumer.state is State.BLOCKED
+    world.add_channel()
+    bob = world.add_owner("bob")
+    assert world.cancel(cancelled)
+    assert world.move(Event.PAUSE, paused)
+    assert world.move(Event.RESUME, paused)
+    stage.go_on(holder)
+    stage.go_on(consumer)
+    # the row of an alert is judged anew when it has changed; the channel came too late for this statement
+    assert list(consumer.result()[0].triggered) == [held]
+    assert world.row("triggers", alert_id=held)["payload"]["channel_ids"] == []
+    assert [world.status(alert_id) for alert_id in (cancelled, paused)] == ["CANCELLED", "PENDING"]
+    assert bob == world.owner_id + 1
+
+
 def test_one_of_two_consumers_finalizes_a_batch(world: World, ending: Callable[[], None]) -> None:
     (alert_id,) = world.create_active()
     stage = world.adapter.stage
@@ -272,6 +293,7 @@ def test_a_create_that_waited_for_a_routing_change_sees_the_symbol_move(world: W
     assert (create.state, split.state) == (State.BLOCKED, State.BLOCKED)
     stage.go_on(routing)
     assert (create.result().shards, create.result().is_moving) == (4, True)
+    assert create.result().next_alert_id == 2  # the row that changed was computed twice
     assert split.result() is not None
 
 
