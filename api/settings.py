@@ -12,15 +12,18 @@ MAX_BODY_BYTES: Final = 64 * 1024
 MAX_WAIT_SECONDS: Final = 60.0
 KEY_CACHE_SECONDS: Final = 2.0  # a revoked key works this long at most
 KEY_CACHE_SIZE: Final = 10_000
+POST_TIMEOUT_MS: Final = 10_000  # Kafka's, for prices that were posted
 
 
 class ApiSettings(BaseSettings):
-    """The API needs no Kafka: it reads and writes Postgres alone."""
+    """The API reads and writes Postgres; it needs Kafka for POST /v1/admin/ticks alone."""
 
     model_config = SettingsConfigDict(env_prefix="ALERTS_", extra="ignore")
 
     postgres_dsn: str = Field(description="libpq connection string or URL")
     postgres_schema: str = Field(default="alerts", pattern=r"^[a-z_][a-z0-9_]{0,40}$")
+    kafka: str | None = Field(default=None, description="bootstrap servers; without them prices can't be posted")
+    topic_prefix: str = Field(default="", pattern=r"^[a-zA-Z0-9._-]{0,60}$")
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     health_file: Path | None = Field(default=None, description="JSON heartbeat that `alerts status` reads")
     secret_key: str | None = Field(

@@ -19,14 +19,24 @@ from ports.message_log import LogError, LogRecord, TruncatedLogError
 
 METADATA_TIMEOUT_SECONDS: Final = 30.0
 QUEUE_FULL_WAIT_SECONDS: Final = 1.0
+DELIVERY_TIMEOUT_MS: Final = 120_000
 FLUSH_TIMEOUT_SECONDS: Final = 150.0
 
 
 class KafkaWriter:
     """Idempotent, acks=all, murmur2 partitioning as the Java producer's."""
 
-    def __init__(self, bootstrap: str, client_id: str, linger_ms: int = 2, log_level: int = 6) -> None:
-        """log_level: how much librdkafka itself says on stderr, as syslog counts (2: critical, 6: informational)."""
+    def __init__(
+        self,
+        bootstrap: str,
+        client_id: str,
+        linger_ms: int = 2,
+        log_level: int = 6,
+        delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS,
+    ) -> None:
+        """delivery_timeout_ms: a record that is not acknowledged by then has failed.
+        log_level: how much librdkafka itself says on stderr, as syslog counts (2: critical, 6: informational).
+        """
         self._failure: str | None = None
         self._producer = Producer(
             {
@@ -35,7 +45,7 @@ class KafkaWriter:
                 "partitioner": "murmur2_random",
                 "enable.idempotence": True,
                 "acks": "all",
-                "delivery.timeout.ms": 120_000,
+                "delivery.timeout.ms": delivery_timeout_ms,
                 "linger.ms": linger_ms,
                 "log_level": log_level,
                 "compression.type": "lz4",

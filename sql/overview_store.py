@@ -22,6 +22,16 @@ class OverviewStore:
     def instruments(self, after_symbol: str, prefix: str, limit: int) -> list[Row]:
         return list(QUERIES.list_instruments(self._connection, after_symbol=after_symbol, prefix=prefix, limit=limit))
 
+    def instrument(self, spellings: list[str]) -> Row | None:
+        """The first of `spellings` that is an instrument, with its latest price (None before the first)."""
+        row: Row | None = QUERIES.find_shown_instrument(self._connection, spellings=spellings)
+        return row
+
+    def decimals(self, symbols: list[str]) -> dict[str, tuple[str, int]]:
+        """Symbol -> (feed, decimals) of those that are instruments."""
+        rows = QUERIES.read_decimals(self._connection, symbols=symbols)
+        return {row["symbol"]: (row["feed"], row["decimals"]) for row in rows}
+
     def feeds(self) -> list[Row]:
         return list(QUERIES.read_feed_overview(self._connection))
 

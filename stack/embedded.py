@@ -13,6 +13,7 @@ from stack.environment import (
     MAIN,
     Addresses,
     Environment,
+    archive_folder,
     forget,
     job_spec,
     load_all,
@@ -159,6 +160,7 @@ class EmbeddedStack:
                 if drop_data:
                     drop_topics(self.kafka, environment.topic_prefix)
                     drop(self.postgres_dsn, environment.schema)
+                    shutil.rmtree(archive_folder(name, self.home), ignore_errors=True)
             self.ports.forget(f"{name}_api")
             forget(name, self.home)
 
@@ -264,7 +266,8 @@ class EmbeddedStack:
             if note:
                 say(note)
         addresses = Addresses(self.kafka, self.postgres_dsn, self.flink_rest_url)
-        env = service_env(environment, addresses, port, self.settings.log_level)
+        archive = archive_folder(environment.name, self.home)
+        env = service_env(environment, addresses, port, self.settings.log_level, archive)
         # without a key of the operator's, secrets at rest are sealed under one that the home keeps
         return {"ALERTS_SECRET_KEY": self.home.secret_key(), **env}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 from stack.errors import StackError
@@ -55,7 +56,14 @@ class Addresses:
     flink_rest_url: str
 
 
-def service_env(environment: Environment, addresses: Addresses, api_port: int, log_level: str) -> dict[str, str]:
+def archive_folder(name: str, home: Home) -> Path:
+    """Where an environment's prices are kept, unless its operator says otherwise."""
+    return home.archives / name
+
+
+def service_env(
+    environment: Environment, addresses: Addresses, api_port: int, log_level: str, archive: Path
+) -> dict[str, str]:
     """The variables of every service and job of the environment; `ALERTS_HEALTH_FILE` comes with the program."""
     return {
         "ALERTS_KAFKA": addresses.kafka,
@@ -65,6 +73,7 @@ def service_env(environment: Environment, addresses: Addresses, api_port: int, l
         "ALERTS_API_HOST": LOOPBACK,
         "ALERTS_API_PORT": str(api_port),
         "ALERTS_LOG_LEVEL": log_level,
+        "ALERTS_ARCHIVE_FOLDER": str(archive),
         "PYTHONPATH": str(REPOSITORY),
         "PYTHONUNBUFFERED": "1",
         **environment.env,

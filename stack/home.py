@@ -30,6 +30,7 @@ class Home:
         self.programs = self.run / "programs"
         self.jobs = self.root / "jobs"
         self.environments = self.root / "environments"
+        self.archives = self.root / "archive"
         self.kafka = self.root / "kafka"
         self.flink = self.root / "flink"
         self.ports_file = self.root / "ports.json"

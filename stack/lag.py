@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from contracts.topics import ALL_TOPICS
+from contracts.topics import ALL_TOPICS, PRICES
 from sql.server import read_consumer_positions
 
 _TIMEOUT_S = 5.0
 # The finalizer keeps its offsets in Postgres, in the transaction of its work.
 _FINALIZER = "finalizer"
+# The archive keeps its own beside its files, and tells how far it has read in its health file.
+ARCHIVE = "archive"
 
 
 @dataclass(frozen=True)
@@ -25,8 +28,17 @@ class TopicLag:
     lag: dict[str, int] = field(default_factory=dict)
 
 
-def measure_lag(bootstrap_servers: str, dsn: str, prefix: str, schema: str) -> list[TopicLag]:
-    """Every topic of the environment. A part that doesn't answer leaves its readers out."""
+def measure_lag(
+    bootstrap_servers: str,
+    dsn: str,
+    prefix: str,
+    schema: str,
+    price_readers: Mapping[str, Mapping[int, int]] | None = None,
+) -> list[TopicLag]:
+    """Every topic of the environment. A part that doesn't answer leaves its readers out.
+
+    price_readers: name -> partition -> next offset of those that keep their own positions in prices.v1.
+    """
     client = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     names = {topic.named(prefix) for topic in ALL_TOPICS}
     try:
@@ -41,6 +53,9 @@ def measure_lag(bootstrap_servers: str, dsn: str, prefix: str, schema: str) -> l
         return []
     for key, offset in _finalizer_positions(dsn, schema, names, prefix).items():
         readers.setdefault(_FINALIZER, {})[key] = offset
+    for reader, positions in (price_readers or {}).items():
+        for partition, offset in positions.items():
+            readers.setdefault(reader, {})[PRICES.named(prefix), partition] = offset
     rows = []
     for name in sorted(names & set(listed)):
         keys = [key for key in ends if key[0] == name]
@@ -51,6 +66,14 @@ def measure_lag(bootstrap_servers: str, dsn: str, prefix: str, schema: str) -> l
         }
         rows.append(TopicLag(name, len(keys), sum(ends[key] - begins.get(key, 0) for key in keys), lag))
     return rows
+
+
+def read_positions(detail: object) -> dict[int, int]:
+    """Partition -> next offset of a service's health detail; empty when it tells none."""
+    told = detail.get("positions") if isinstance(detail, dict) else None
+    if not isinstance(told, dict):
+        return {}
+    return {int(partition): int(offset) for partition, offset in told.items()}
 
 
 def _offsets(client: AdminClient, partitions: list[TopicPartition], which: OffsetSpec) -> dict[tuple[str, int], int]:

@@ -56,6 +56,7 @@ SERVICES: tuple[Service, ...] = (
     Service("trigger-relay", "finalizer", ("trigger-relay",), priority=430),
     Service("notifier", "finalizer", ("notifier",), priority=440),
     Service("api", "api", priority=450, has_port=True),
+    Service("archive", "feeds.archive", priority=460),
     Service("feeds", "feeds", priority=600),
 )
 FIRST_TO_STOP = ("feeds",)

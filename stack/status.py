@@ -17,7 +17,7 @@ from stack.health import read_health
 from stack.jobs.record import read_record
 from stack.jobs.spec import find_jobs
 from stack.kafka import broker
-from stack.lag import TopicLag, measure_lag
+from stack.lag import ARCHIVE, TopicLag, measure_lag, read_positions
 from stack.postgres import server
 from stack.supervision import ProgramState
 
@@ -182,11 +182,13 @@ def _job_rows(stack: EmbeddedStack) -> list[JobStatusRow]:
 def _topic_rows(stack: EmbeddedStack, probes: dict[str, bool]) -> list[TopicLag]:
     if not (stack.settings.kafka or probes.get(KAFKA)):
         return []
-    return [
-        row
-        for environment in stack.environments()
-        for row in measure_lag(stack.kafka, stack.postgres_dsn, environment.topic_prefix, environment.schema)
-    ]
+    rows = []
+    for environment in stack.environments():
+        told = read_json(stack.home.health / f"{environment.program_name(ARCHIVE)}.json", {})
+        positions = read_positions(told.get("detail"))
+        prefix, schema = environment.topic_prefix, environment.schema
+        rows += measure_lag(stack.kafka, stack.postgres_dsn, prefix, schema, {ARCHIVE: positions})
+    return rows
 
 
 def _pages(stack: EmbeddedStack, names: set[str]) -> dict[str, str]:

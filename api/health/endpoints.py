@@ -1,4 +1,4 @@
-"""/healthz, /readyz, /v1/status, /v1/instruments."""
+"""/healthz, /readyz, /v1/status, /v1/instruments and each of them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from api.health.schemas import (
     FeedStatus,
     InstrumentPage,
     InstrumentView,
+    LatestPrice,
     Liveness,
     OwnerStatus,
     StatusView,
@@ -22,6 +23,8 @@ from api.ports import Row
 from api.problems import not_found
 from api.texts import Line
 from api.times import format_time_ms
+from contracts.prices import format_price
+from contracts.symbols import SymbolError, spellings
 from ports.clock import Clock
 
 MAX_PREFIX_LENGTH: Final = 32
@@ -69,10 +72,35 @@ def health_routes(database: PostgresDatabase, clock: Clock, version: str) -> API
     ) -> InstrumentPage:
         """What alerts can be made on."""
         rows = database.transact(lambda t: t.overview.instruments(cursor, prefix.strip().upper(), limit + 1))
-        found = [InstrumentView(**row) for row in rows[:limit]]
+        found = [_instrument(row) for row in rows[:limit]]
         return InstrumentPage(instruments=found, next_cursor=found[-1].symbol if len(rows) > limit else None)
 
+    @router.get(
+        "/v1/instruments/{symbol:path}",
+        operation_id="getInstrument",
+        tags=["overview"],
+        responses=problems(401, 404, 503),
+    )
+    def get_instrument(principal: Authenticated, symbol: str) -> InstrumentView:
+        """One instrument, by any usual spelling of its symbol, with its latest price."""
+        try:
+            spelled = spellings(symbol)
+        except SymbolError:
+            raise not_found("instrument") from None
+        row = database.transact(lambda t: t.overview.instrument(spelled))
+        if row is None:
+            raise not_found("instrument")
+        return _instrument(row)
+
     return router
+
+
+def _instrument(row: Row) -> InstrumentView:
+    latest = None
+    if row["price_scaled"] is not None:
+        price = format_price(row["price_scaled"], row["decimals"])
+        latest = LatestPrice(price=price, time=format_time_ms(row["event_time_ms"]))
+    return InstrumentView(symbol=row["symbol"], feed=row["feed"], decimals=row["decimals"], latest=latest)
 
 
 def _feed(row: Row) -> FeedStatus:

@@ -48,10 +48,18 @@ class StatusView(BaseModel):
     backlog: Backlog
 
 
+class LatestPrice(BaseModel):
+    """As the feed printed it, a few seconds old at most; alerts are decided elsewhere, tick by tick."""
+
+    price: str = Field(examples=["187.23"])
+    time: TimeText = Field(description="event time")
+
+
 class InstrumentView(BaseModel):
     symbol: str
     feed: str
     decimals: int = Field(description="of its prices; a target may have as many")
+    latest: LatestPrice | None = Field(description="null before the first price")
 
 
 class InstrumentPage(BaseModel):

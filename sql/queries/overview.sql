@@ -1,10 +1,22 @@
 -- What the API shows about feeds and instruments.
 
 -- name: list_instruments
-SELECT symbol, feed, decimals FROM instruments
- WHERE symbol > :after_symbol AND starts_with(symbol, :prefix)
- ORDER BY symbol
+SELECT i.symbol, i.feed, i.decimals, p.event_time_ms, p.price_scaled
+  FROM instruments i LEFT JOIN latest_prices p USING (symbol)
+ WHERE i.symbol > :after_symbol AND starts_with(i.symbol, :prefix)
+ ORDER BY i.symbol
  LIMIT :limit;
+
+-- name: find_shown_instrument^
+-- The first of the spellings that is one.
+SELECT i.symbol, i.feed, i.decimals, p.event_time_ms, p.price_scaled
+  FROM instruments i LEFT JOIN latest_prices p USING (symbol)
+ WHERE i.symbol = ANY (:spellings::text[])
+ ORDER BY array_position(:spellings::text[], i.symbol)
+ LIMIT 1;
+
+-- name: read_decimals
+SELECT symbol, feed, decimals FROM instruments WHERE symbol = ANY (:symbols::text[]);
 
 -- name: read_feed_overview
 -- Counters are per bucket and repeat on the shards of hot symbols, and those that such a symbol has left stand still for

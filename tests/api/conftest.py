@@ -18,6 +18,7 @@ from api.app import make_app
 from api.database import PostgresDatabase
 from api.settings import ApiSettings
 from ports.logging import configure_logging
+from ports.memory_log import MemoryLog
 from ports.secrets import new_key
 from sql.connection import Row
 from sql.migrate import drop, migrate
@@ -25,7 +26,7 @@ from sql.reference_store import ReferenceStore
 from tests.api.settable_clock import SettableClock
 
 NOON_MS = 1_772_366_400_000  # 2026-03-01T12:00:00Z
-TABLES = "feeds, owners, shard_progress, rule_commands, triggers, deliveries"
+TABLES = "feeds, owners, shard_progress, rule_commands, triggers, deliveries, latest_prices"
 
 
 @pytest.fixture(scope="session")
@@ -55,9 +56,17 @@ def clock(session_clock: SettableClock) -> SettableClock:
     return session_clock
 
 
-def serve(settings: ApiSettings, database: PostgresDatabase, clock: SettableClock) -> Iterator[str]:
+@pytest.fixture(scope="session")
+def tick_log() -> MemoryLog:
+    """Where posted prices go."""
+    return MemoryLog({"ticks.v1": 1})
+
+
+def serve(
+    settings: ApiSettings, database: PostgresDatabase, clock: SettableClock, log: MemoryLog | None = None
+) -> Iterator[str]:
     """Its URL, while it runs in a thread."""
-    app = make_app(settings, database, clock)
+    app = make_app(settings, database, clock, log and log.writer)
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, ws="none"))
     listener = server.config.bind_socket()
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -71,8 +80,10 @@ def serve(settings: ApiSettings, database: PostgresDatabase, clock: SettableCloc
 
 
 @pytest.fixture(scope="session")
-def server_url(settings: ApiSettings, database: PostgresDatabase, session_clock: SettableClock) -> Iterator[str]:
-    yield from serve(settings, database, session_clock)
+def server_url(
+    settings: ApiSettings, database: PostgresDatabase, session_clock: SettableClock, tick_log: MemoryLog
+) -> Iterator[str]:
+    yield from serve(settings, database, session_clock, tick_log)
 
 
 @pytest.fixture(scope="session")

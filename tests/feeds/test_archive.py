@@ -197,7 +197,7 @@ def test_cut_off_before_any_change_on_disk_no_tick_is_lost_doubled_or_taken_back
             writer = None
             try:
                 writer = archive.open(cut_after, roll_ms=2_000)
-                archive.run(writer, 8 if cut_after is not None else 80)
+                archive.run(writer, 8)
             except Cut:
                 (archive.folder / "f" / "0000").mkdir(parents=True, exist_ok=True)
                 (archive.folder / "f" / "0000" / "half.parquet.aside").write_bytes(b"PAR1 half of it")
@@ -319,6 +319,7 @@ def test_names_say_what_files_hold() -> None:
         assert read_name(name) is None
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.sampled_from(list(rectangles())), unique=True), st.integers(DAY0 - 1, DAY0 + 4), st.integers(1, 20_000)
 )

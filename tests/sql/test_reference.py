@@ -55,6 +55,23 @@ def test_each_declaration_has_its_control_and_repeats_have_none(pool: Pool) -> N
     assert gateway.number_controls("stocks", 1, 100) == []
 
 
+def test_a_source_is_kept_beside_other_settings_and_is_no_control(pool: Pool) -> None:
+    store, gateway = ReferenceStore(pool), PostgresFeedStore(pool)
+    store.create_feed("stocks", 1, "live", FeedSettings(reorder_ms=2_000))
+    source = {"kind": "http", "url": "http://h", "headers": {"Authorization": "Bearer ${TOKEN}"}}
+    assert store.set_source("stocks", source)
+    assert not store.set_source("stocks", source)
+    store.set_settings("stocks", FeedSettings(max_ahead_ms=5))
+    [row] = gateway.list_feeds()
+    assert row.settings == {"reorder_ms": 2_000, "max_ahead_ms": 5, "source": source}
+    assert store.set_source("stocks", None)
+    assert "source" not in gateway.list_feeds()[0].settings
+    gateway.take_lease("stocks", "{}")
+    assert len(gateway.number_controls("stocks", 1, 100)) == 2
+    with pytest.raises(UnknownFeedError):
+        store.set_source("nobody", source)
+
+
 def test_a_control_that_commits_late_gets_a_later_number(pool: Pool) -> None:
     store, gateway = ReferenceStore(pool), PostgresFeedStore(pool)
     store.create_feed("stocks", 1, "live")

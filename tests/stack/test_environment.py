@@ -35,7 +35,7 @@ def test_environments_survive_in_the_home(tmp_path: Path) -> None:
 
 def test_process_is_told_where_everything_is_and_where_to_report(tmp_path: Path) -> None:
     environment = environment_of("main", env={"ALERTS_SMTP_HOST": "127.0.0.1", "ALERTS_LOG_LEVEL": "debug"})
-    env = service_env(environment, ADDRESSES, 8080, "info")
+    env = service_env(environment, ADDRESSES, 8080, "info", Path("/h/archive/main"))
     script = render_script(service_program(environment, SERVICES[0], env, Home(tmp_path)), Home(tmp_path))
     for line in (
         "export ALERTS_KAFKA=127.0.0.1:1",
@@ -43,6 +43,7 @@ def test_process_is_told_where_everything_is_and_where_to_report(tmp_path: Path)
         "export ALERTS_POSTGRES_SCHEMA=alerts_main",
         "export ALERTS_TOPIC_PREFIX=main.",
         "export ALERTS_API_PORT=8080",
+        "export ALERTS_ARCHIVE_FOLDER=/h/archive/main",
         "export ALERTS_SMTP_HOST=127.0.0.1",
         "export ALERTS_LOG_LEVEL=debug",
         f"export ALERTS_HEALTH_FILE={tmp_path}/run/health/main-{SERVICES[0].name}.json",
@@ -54,7 +55,9 @@ def test_variables_of_the_caller_do_not_leak_in(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("ALERTS_TOPIC_PREFIX", "callers.")
     monkeypatch.setenv("PGPASSWORD", "callers")
     environment = environment_of("main")
-    program = service_program(environment, SERVICES[0], service_env(environment, ADDRESSES, 1, "info"), Home(tmp_path))
+    program = service_program(
+        environment, SERVICES[0], service_env(environment, ADDRESSES, 1, "info", tmp_path), Home(tmp_path)
+    )
     assert "callers" not in render_script(program, Home(tmp_path))
 
 
@@ -62,7 +65,7 @@ def test_job_knows_its_environment(tmp_path: Path) -> None:
     file = tmp_path / "job.py"
     file.write_text("")
     environment = environment_of("bench")
-    spec = job_spec(environment, Job("rolling", file), service_env(environment, ADDRESSES, 1, "info"))
+    spec = job_spec(environment, Job("rolling", file), service_env(environment, ADDRESSES, 1, "info", tmp_path))
     assert spec.full_name == "bench-rolling"
     assert spec.args == ("--kafka", "127.0.0.1:1", "--topic-prefix", "bench.")
     with pytest.raises(StackError, match="Python file is missing"):

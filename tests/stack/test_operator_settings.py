@@ -6,6 +6,9 @@ from stack.operator_settings import service_variables
 
 def test_the_services_own_variables_are_taken_and_kept() -> None:
     first = service_variables({}, {"ALERTS_SMTP_HOST": "mail.example", "ALERTS_FEED_SOURCE": "csv:/x", "PATH": "/bin"})
+    secret = service_variables({}, {"ALERTS_SOURCE_TOKEN": "k"})  # any name: feeds' settings refer to it
+    assert service_variables(secret, {}) == {"ALERTS_SOURCE_TOKEN": "k"}
+    assert service_variables(secret, {"ALERTS_SOURCE_TOKEN": ""}) == {}
     assert first == {"ALERTS_SMTP_HOST": "mail.example", "ALERTS_FEED_SOURCE": "csv:/x"}
     assert service_variables(first, {}) == first
     assert service_variables(first, {"ALERTS_SMTP_HOST": ""}) == {"ALERTS_FEED_SOURCE": "csv:/x"}
