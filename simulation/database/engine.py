@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ports.clock import Clock
 from simulation.database.schema import Schema
-from simulation.database.table import Row
+from simulation.database.table import Row, Table
 from simulation.database.transaction import Transaction
 from simulation.turns import Turns
 
@@ -39,7 +39,8 @@ class MemoryDatabase(Schema):
 
     def rows(self, table: str) -> list[Row]:
         """What is committed in a table, in order of insertion, without a turn: for audits."""
-        return self.tables()[table].committed()
+        found: Table = getattr(self, table)
+        return found.committed()
 
     # -- advisory locks: not of a transaction, never waited for
     def try_advisory_lock(self, session: Session, name: str) -> bool:

@@ -106,6 +106,7 @@ class Table:
         self._defaults, self._identity, self._stamp = defaults, identity, stamp
         self.keys = [UniqueKey(columns) for columns in keys]
         self.primary = self.keys[0]
+        self.key_columns = frozenset(column for columns in keys for column in columns)
         self.references = list((references or {}).items())
         self.indexes = {name: PartialIndex(of) for name, of in (indexes or {}).items()}
         self.records: dict[int, Record] = {}
@@ -153,15 +154,21 @@ class Table:
                 index.add(value, record)
         return record
 
-    def change(self, record: Record, before: Row, after: Row) -> None:
-        """Keys that `after` sets, and its index entries; `before` is pending or committed."""
+    def new_keys(self, before: Row, after: Row) -> list[tuple[UniqueKey, Hashable]]:
+        """Those that `after` sets; none is ever changed."""
+        found = []
         for key in self.keys:
             old, new = key.of(before), key.of(after)
             if old != new:
-                if old is not None:
+                if old is not None or new is None:
                     raise NotImplementedError(f"{self.name}: the key {key.columns} of a row changes")
-                if new is not None:
-                    key.records[new] = record
+                found.append((key, new))
+        return found
+
+    def change(self, record: Record, before: Row, after: Row, fresh: Sequence[tuple[UniqueKey, Hashable]]) -> None:
+        """Index entries of `after` and its new keys; `before` is pending or committed."""
+        for unique, value in fresh:
+            unique.records[value] = record
         for index in self._partial:
             old, new = index.of(before), index.of(after)
             if old != new:

@@ -219,16 +219,16 @@ class Transaction:
         assert before is not None
         after = {**before, **changes}
         table = record.table
+        fresh = () if table.key_columns.isdisjoint(changes) else table.new_keys(before, after)
         try:
             table.check(after)
-            for key in table.keys[1:]:
-                value = key.of(after)
-                if value is not None and key.of(before) is None and self._conflict(table, key, value) is not None:
+            for key, value in fresh:
+                if self._conflict(table, key, value) is not None:
                     raise UniqueViolationError(table.name, key.columns, value)
         except BaseException:
             self.rollback()
             raise
-        table.change(record, before, after)
+        table.change(record, before, after, fresh)
         if record.writer is None:
             record.writer = self
             self._written.append(record)
