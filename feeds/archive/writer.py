@@ -102,7 +102,7 @@ class ArchiveWriter:
         now_ms = self._clock.monotonic_ms()
         waiting = sum(bucket.rows for bucket in self._buckets.values())
         if now_ms - self._flushed_ms >= self._roll_ms or waiting >= MAX_WAITING_ROWS:
-            self._flush()
+            self.flush()
         if now_ms - self._priced_ms >= LATEST_INTERVAL_MS:
             self._write_prices(now_ms)
         if len(records) < MAX_POLL_RECORDS and now_ms - self._tended_ms >= TEND_INTERVAL_MS:
@@ -118,7 +118,7 @@ class ArchiveWriter:
         return bucket
 
     # -- writing ----------------------------------------------------------------------------------
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Each bucket's files, then the positions: whatever is there when this is cut off is known by its name."""
         self._flushed_ms = self._clock.monotonic_ms()
         if self._offsets == self._saved:
