@@ -29,7 +29,7 @@ class History:
     states: dict[int, list[AlertState]] = field(default_factory=dict)
     passed: dict[tuple[str, int], list[tuple[int, int]]] = field(default_factory=dict)
     changes: int = 0  # of anything but a gateway's checkpoints
-    illegal: list[str] = field(default_factory=list)  # what a row of the ledger must not do
+    illegal: list[str] = field(default_factory=list)  # what a row must not do
     _frontiers: dict[str, int] = field(default_factory=dict)
 
     def watch(self, database: MemoryDatabase) -> None:
@@ -41,7 +41,9 @@ class History:
         commit = self._database.commits
         self.changes += table != "feeds"
         if table == "shard_progress":
-            self._frontiers[after["shard"]] = after["frontier_ms"]
+            before_ms, self._frontiers[after["shard"]] = self._frontiers.get(after["shard"], 0), after["frontier_ms"]
+            if after["frontier_ms"] < before_ms:
+                self.illegal.append(f"{after['shard']}: the frontier went back from {before_ms}")
         elif table == "alerts":
             frontier_ms = self._frontiers.get(after["shard"], 0)
             state = AlertState(commit, after["status"], after["version"], frontier_ms)

@@ -31,6 +31,7 @@ class Checkpoint:
     """Where a job stood."""
 
     epoch: int
+    generation: int
     offsets: Mapping[int, int]
     states: Mapping[str, MemoryState]
 
@@ -41,21 +42,22 @@ class SimulatedJob:
 
     name: str
     source: str
-    make_core: Callable[[str, MemoryState, int], Core]  # key, state, epoch
+    make_core: Callable[[str, MemoryState, int, int], Core]  # key, state, epoch, generation of the code
     log: SimulatedLog
     turns: Turns
     draw: Callable[[int], int]
     sleep: Callable[[int], None]
     idle_ms: Callable[[int], int]  # the rest that follows one of so long
     clean_epoch: int = 1
+    generation: int = 0
     attempt: int = 0
     checkpoints: list[Checkpoint] = field(default_factory=list)
     refused: int = 0
-    cores: dict[str, Core] = field(default_factory=dict)  # of the newest attempt
 
     def lose_state(self) -> None:
-        """The next attempt begins at the log's beginning, under an epoch above any before."""
+        """The next attempt begins at the log's beginning, with newer code, under an epoch above any before."""
         self.checkpoints.clear()
+        self.generation += 1
         self.clean_epoch += 1
 
     def forget_newest(self, checkpoints: int) -> None:
@@ -84,15 +86,15 @@ class SimulatedJob:
         offsets = dict(restored.offsets) if restored else dict.fromkeys(partitions, 0)
         states = {key: state.copy() for key, state in restored.states.items()} if restored else {}
         epoch = restored.epoch if restored else self.clean_epoch
+        generation = restored.generation if restored else self.generation
         cores: dict[str, Core] = {}
-        self.cores = cores
         reader, writer = self.log.reader(), self.log.writer()
         reader.assign({(self.source, partition): offset for partition, offset in offsets.items()})
         fresh = rest_ms = 0
         while True:
             records = reader.poll(16, 0)
             for record in records:
-                for topic, output in self._process(record, cores, states, epoch):
+                for topic, output in self._process(record, cores, states, epoch, generation):
                     writer.append(topic, output.key.encode(), output.value, output.timestamp_ms)
                 offsets[record.partition] = record.offset + 1
                 if self.draw(4) == 0:
@@ -100,19 +102,21 @@ class SimulatedJob:
             fresh += len(records)
             if fresh and (not records or fresh > 4 + self.draw(40)):
                 writer.flush()
-                self._complete(mine, Checkpoint(epoch, dict(offsets), {k: s.copy() for k, s in states.items()}))
+                self._complete(
+                    mine, Checkpoint(epoch, generation, dict(offsets), {k: s.copy() for k, s in states.items()})
+                )
                 fresh = 0
             rest_ms = 0 if records else self.idle_ms(rest_ms)
             if rest_ms:
                 self.sleep(rest_ms)
 
     def _process(
-        self, record: LogRecord, cores: dict[str, Core], states: dict[str, MemoryState], epoch: int
+        self, record: LogRecord, cores: dict[str, Core], states: dict[str, MemoryState], epoch: int, generation: int
     ) -> Iterable[tuple[str, Output]]:
         key = record.key.decode()
         core = cores.get(key)
         if core is None:
-            core = cores[key] = self.make_core(key, states.setdefault(key, MemoryState()), epoch)
+            core = cores[key] = self.make_core(key, states.setdefault(key, MemoryState()), epoch, generation)
         try:
             return list(core.process(record.value))
         except FrameError:

@@ -227,7 +227,7 @@ class _Market:
             return
         move = random.gauss(0, 0.003) if random.random() < 0.8 else random.choice((-0.08, -0.01, 0.0, 0.01, 0.08))
         self.price[symbol] = max(1, round(self.price[symbol] * (1 + move)))
-        if random.random() < 0.03:
+        if random.random() < 0.05:
             self._split(symbol)
         body: dict[str, Any] = {
             "symbol": symbol, "feed": feed.name, "ts": self.now_ms + random.choice((0, 0, 0, 1, 999)),

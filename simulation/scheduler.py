@@ -147,15 +147,13 @@ class Scheduler:
         """Give turns until `until()`, asked now and then. Raises StuckError."""
         last = self.turn + max_turns
         while True:
-            if self.turn & 63 == 0 and until():
+            if self.turn & 31 == 0 and until():
                 return
             if self.turn >= last:
                 raise StuckError(f"no rest after {max_turns} turns: " + self._describe())
             self.turn += 1
             task = self._choose()
             if task is None:
-                if until():
-                    return
                 continue
             self.clock.now_ms += STEPS_MS[self._byte() & 7]
             task.wake_ms = task.ready = None

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
 
-from contracts.keys import bucket_of_shard
 from contracts.topics import ALL_TOPICS, CANDIDATES, DEAD_LETTERS, PRICES, SHARD_LOG, TICKS, TRIGGERS
 from feeds.gateway import FeedGateway, Served
 from feeds.ports import StoreAwayError
@@ -17,13 +15,11 @@ from finalizer.notifier import Notifier
 from finalizer.rule_relay import RuleRelay
 from finalizer.sweeper import Sweeper
 from finalizer.trigger_relay import TriggerRelay
-from flink_jobs.domain.matcher import MatcherCore
-from flink_jobs.domain.rolling import RollingCore
-from flink_jobs.domain.state import MemoryState
 from ports.message_log import LogError
 from ports.service import Service
 from simulation.actors import Clients, Operator, play_source
 from simulation.clock import SimulatedClock
+from simulation.code import MatcherCode, RollingCode
 from simulation.database.delivery_store import MemoryDeliveryStore
 from simulation.database.engine import MemoryDatabase
 from simulation.database.errors import DatabaseAwayError
@@ -32,7 +28,7 @@ from simulation.database.finalizer_store import MemoryFinalizerStore
 from simulation.database.relay_store import MemoryRuleRelayStore, MemoryTriggerRelayStore
 from simulation.faults import Faults
 from simulation.history import History
-from simulation.jobs import Core, SimulatedJob
+from simulation.jobs import SimulatedJob
 from simulation.log import SimulatedLog
 from simulation.network import Receivers, SimulatedChannel, SimulatedExecutor
 from simulation.plan import Fault, FaultKind, Plan, Role
@@ -45,24 +41,6 @@ MAX_IDLE_MS: Final = 300  # between two looks of an idle service
 CALM_IDLE_MS: Final = 20_000  # the same when nobody says anything any more
 REST_MS: Final = 2 * CALM_IDLE_MS  # nothing has happened for so long, and nothing is waiting: it is over
 RETRY_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
-
-
-class _Rolling:
-    """Audit records are not written: nothing in the world reads them."""
-
-    def __init__(self, core: RollingCore) -> None:
-        self.core = core
-
-    def process(self, value: bytes) -> list[tuple[str, Any]]:
-        return [(SHARD_LOG.name, output) for output in self.core.process(value).metrics]
-
-
-class _Matcher:
-    def __init__(self, core: MatcherCore) -> None:
-        self.core = core
-
-    def process(self, value: bytes) -> list[tuple[str, Any]]:
-        return [(CANDIDATES.name, output) for output in self.core.process(value)]
 
 
 class _Opener(Protocol):
@@ -88,10 +66,7 @@ class World:
             {topic.name: 1 if topic.name == TICKS.name else PARTITIONS for topic in ALL_TOPICS},
             self.scheduler, self.faults.batch_fault, self.scheduler.draw,
         )  # fmt: skip
-        make: dict[Role, Callable[[str, MemoryState, int], Core]] = {
-            Role.ROLLING: lambda key, state, epoch: _Rolling(RollingCore(state, *bucket_of_shard(key), epoch)),
-            Role.MATCHER: lambda key, state, epoch: _Matcher(MatcherCore(state, key, epoch)),
-        }
+        make = {Role.ROLLING: RollingCode, Role.MATCHER: MatcherCode}
         sources = {Role.ROLLING: PRICES.name, Role.MATCHER: SHARD_LOG.name}
         self.jobs = {
             role: SimulatedJob(
@@ -171,10 +146,10 @@ class World:
     def _at_rest(self) -> bool:
         ends = tuple(self.log.memory.ends(topic.name)[0] for topic in ALL_TOPICS)
         signature = (ends, self.history.changes, len(self.scheduler.tasks))
-        if signature != self._signature or self.waiting():
+        if signature != self._signature:
             self._signature, self._still_since_ms = signature, self.clock.now_ms
             return False
-        return self.clock.now_ms - self._still_since_ms >= REST_MS
+        return self.clock.now_ms - self._still_since_ms >= REST_MS and not self.waiting()
 
     # -- processes
     def _start(self, role: Role, after_ms: int = 0) -> None:

@@ -182,7 +182,7 @@ def _audit_deliveries(world: World) -> Iterator[Finding]:
         if len(receivers.bodies.get(name, ())) > 1:
             yield Finding("I4", f"{name}: different bodies under one id")
     for what in world.history.illegal:
-        yield Finding("I4", what)
+        yield Finding("history", what)
     ambiguous = [fault for fault in world.faults.struck if fault.role in MAY_DOUBLE or fault.kind is FaultKind.ZOMBIE]
     doubled = [name for name, count in receivers.received.items() if count > 1]
     if doubled and not ambiguous:

@@ -44,11 +44,32 @@ class Careless:
         return self._transaction.take(record, lambda row: holds({**row, **self._pretended}))
 
 
+class Without:
+    """A statement that forgets to write into one table."""
+
+    def __init__(self, table: str, right: Callable[..., Any]) -> None:
+        self._table, self._right = table, right
+
+    def __call__(self, database: Any, tx: Any, *rest: Any, **given: Any) -> Any:
+        return self._right(database, _Mute(tx, getattr(database, self._table)), *rest, **given)
+
+
+class _Mute:
+    def __init__(self, transaction: Transaction, table: Any) -> None:
+        self._transaction, self._table = transaction, table
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transaction, name)
+
+    def insert(self, table: Any, values: Row) -> Row:
+        return values if table is self._table else self._transaction.insert(table, values)
+
+
 def careless(owner: Any, statement: str, **pretended: Any) -> Callable[[], AbstractContextManager[None]]:
     """A statement that leaves a condition out of its WHERE."""
 
     def make(right: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda database, tx, *rest: right(database, Careless(tx, pretended), *rest)
+        return lambda database, tx, *rest, **given: right(database, Careless(tx, pretended), *rest, **given)
 
     return lambda: swapped(owner, statement, make)
 
