@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from stack.errors import ComponentDiedError, StackError
 from stack.files import last_lines, read_json
@@ -37,6 +38,15 @@ def read_health(path: Path, now_ms: int) -> Health:
     if not stored.get("ok"):
         return Health(False, str(stored.get("detail") or "reports a fault"))
     return Health(True, "ok")
+
+
+def read_detail(path: Path) -> dict[str, Any]:
+    """What a service told last of itself; empty when it told nothing that can be read."""
+    try:
+        detail = read_json(path, {}).get("detail")
+    except StackError:
+        return {}
+    return detail if isinstance(detail, dict) else {}
 
 
 def await_healthy(home: Home, supervisor: Supervisor, names: list[str], timeout_s: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
@@ -68,12 +69,9 @@ def measure_lag(
     return rows
 
 
-def read_positions(detail: object) -> dict[int, int]:
+def read_positions(detail: Mapping[str, Any]) -> dict[int, int]:
     """Partition -> next offset of a service's health detail; empty when it tells none."""
-    told = detail.get("positions") if isinstance(detail, dict) else None
-    if not isinstance(told, dict):
-        return {}
-    return {int(partition): int(offset) for partition, offset in told.items()}
+    return {int(partition): int(offset) for partition, offset in detail.get("positions", {}).items()}
 
 
 def _offsets(client: AdminClient, partitions: list[TopicPartition], which: OffsetSpec) -> dict[tuple[str, int], int]:

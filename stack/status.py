@@ -13,13 +13,15 @@ from stack.embedded import FLINK, KAFKA, POSTGRES, EmbeddedStack
 from stack.errors import StackError
 from stack.files import read_json
 from stack.flink.rest import FlinkRest
-from stack.health import read_health
+from stack.health import read_detail, read_health
 from stack.jobs.record import read_record
 from stack.jobs.spec import find_jobs
 from stack.kafka import broker
 from stack.lag import ARCHIVE, TopicLag, measure_lag, read_positions
 from stack.postgres import server
 from stack.supervision import ProgramState
+
+FEEDS = "feeds"
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,17 @@ class JobStatusRow:
 
 
 @dataclass(frozen=True)
+class SourceStatus:
+    """A feed's own source, as its gateway tells. `fault` None: it is connected, or reads its file."""
+
+    environment: str
+    feed: str
+    fault: str | None
+    taken: int | None
+    behind_ms: int | None
+
+
+@dataclass(frozen=True)
 class StackStatus:
     """Everything at one moment."""
 
@@ -53,6 +66,7 @@ class StackStatus:
     processes: list[ProcessStatus]
     jobs: list[JobStatusRow]
     topics: list[TopicLag]
+    sources: list[SourceStatus]
     pages: dict[str, str]
     memory_mib: float
     # None where nothing is lacking
@@ -72,7 +86,7 @@ def gather_status(stack: EmbeddedStack) -> StackStatus:
     try:
         states = list(stack.supervisor.states().values())
     except StackError as error:
-        return StackStatus(False, [], [], [], {}, 0.0, str(error))
+        return StackStatus(False, [], [], [], [], {}, 0.0, str(error))
     probes = _probe_parts(stack, {state.name for state in states if state.is_up})
     processes = [_process_status(stack, state, probes) for state in sorted(states, key=lambda state: state.name)]
     return StackStatus(
@@ -80,6 +94,7 @@ def gather_status(stack: EmbeddedStack) -> StackStatus:
         processes=processes,
         jobs=_job_rows(stack),
         topics=_topic_rows(stack, probes),
+        sources=_source_rows(stack),
         pages=_pages(stack, {state.name for state in states}),
         memory_mib=round(sum(process.memory_mib for process in processes), 1),
         problem=None,
@@ -184,10 +199,19 @@ def _topic_rows(stack: EmbeddedStack, probes: dict[str, bool]) -> list[TopicLag]
         return []
     rows = []
     for environment in stack.environments():
-        told = read_json(stack.home.health / f"{environment.program_name(ARCHIVE)}.json", {})
-        positions = read_positions(told.get("detail"))
+        positions = read_positions(read_detail(stack.home.health / f"{environment.program_name(ARCHIVE)}.json"))
         prefix, schema = environment.topic_prefix, environment.schema
         rows += measure_lag(stack.kafka, stack.postgres_dsn, prefix, schema, {ARCHIVE: positions})
+    return rows
+
+
+def _source_rows(stack: EmbeddedStack) -> list[SourceStatus]:
+    rows = []
+    for environment in stack.environments():
+        detail = read_detail(stack.home.health / f"{environment.program_name(FEEDS)}.json")
+        for feed, told in sorted(detail.get("own_sources", {}).items()):
+            row = SourceStatus(environment.name, feed, told["fault"], told.get("taken"), told.get("behind_ms"))
+            rows.append(row)
     return rows
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from contracts.event_time import MAX_EVENT_TIME_MS
 from contracts.frames_pb2 import PriceFrame
 from contracts.keys import bucket_shard
+from contracts.vocabulary import MAX_INTEGER
 
 Int64s = NDArray[np.int64]
 _FEED: Final = re.compile("[a-z0-9][a-z0-9-]{0,30}", re.ASCII)  # it becomes a folder's name
@@ -84,7 +85,12 @@ class AcceptedRows:
         return _rows_of(frame) if rows else None
 
     def _is_whole(self, frame: PriceFrame, rows: int, key: bytes) -> bool:
+        """As the rolling job judges a frame's shape: what it refuses as a whole is no frame here either."""
         if any(len(getattr(frame, name)) != rows * 8 for name in _COLUMNS) or len(frame.symbol_index) != rows * 2:
+            return False
+        if max(frame.lease, frame.frame_number) > MAX_INTEGER or any(c.before_row > rows for c in frame.controls):
+            return False
+        if rows and int(np.frombuffer(frame.symbol_index, "<u2").max()) >= len(frame.symbols):
             return False
         known = self._keys.get(key)
         if known is None:
@@ -104,7 +110,7 @@ class AcceptedRows:
 def _rows_of(frame: PriceFrame) -> AcceptedTicks | None:
     symbol = np.frombuffer(frame.symbol_index, "<u2").astype(np.int64)
     times, prices, sequences, sessions = (np.frombuffer(getattr(frame, name), "<i8") for name in _COLUMNS)
-    good = (prices > 0) & (symbol < len(frame.symbols)) & (times >= 0) & (times <= MAX_EVENT_TIME_MS)
+    good = (prices > 0) & (times >= 0) & (times <= MAX_EVENT_TIME_MS)
     if not good.all():
         symbol, times, prices = symbol[good], times[good], prices[good]
         sequences, sessions = sequences[good], sessions[good]

@@ -49,6 +49,12 @@ def show(status: StackStatus) -> None:
             lag = ", ".join(f"{reader} {records}" for reader, records in topic.lag.items())
             topics.add_row(topic.topic, str(topic.partitions), str(topic.records), lag)
         console.print(topics)
+    if status.sources:
+        sources = Table("environment", "feed's own source", "ticks", "behind", "fault")
+        for source in status.sources:
+            behind = "" if source.behind_ms is None else f"{source.behind_ms / 1000:.1f} s"
+            sources.add_row(source.environment, source.feed, str(source.taken or ""), behind, source.fault or "")
+        console.print(sources)
     for name, url in status.pages.items():
         say(f"{name}: {url}")
     say(f"memory of all: {status.memory_mib:.0f} MiB")

@@ -30,6 +30,7 @@ DAY0 = 20_458  # 2026-01-05
 NOON_MS = DAY0 * DAY_MS + DAY_MS // 2
 BUCKETS = 2
 SYMBOLS = ["A", "B", "C", "D"]
+COLUMNS = ("event_time_ms", "price_scaled", "sequence", "session")
 Tick = tuple[str, int, int, int]  # symbol, event time, price, sequence
 
 
@@ -160,12 +161,18 @@ def test_frames_of_a_lower_lease_repeats_and_rubbish_count_as_for_the_rolling_jo
         PriceFrame(feed="f", bucket=bucket_of("A", 2), lease=9, event_time_ms=b"12345678").SerializeToString(),
     ):
         archive.put(value, again.key)
+    own = {"feed": "f", "bucket": bucket_of("A", 2)}
+    huge = PriceFrame(**own, lease=1 << 63)
+    pointing = PriceFrame(**own, lease=9, symbol_index=b"\1\0", symbols=["A"], **dict.fromkeys(COLUMNS, bytes(8)))
+    misplaced = PriceFrame(**own, lease=9, controls=[Control(before_row=1)])
+    for frame in (huge, pointing, misplaced):
+        archive.put(frame.SerializeToString(), again.key)
     hostile = PriceFrame(feed="../../f", bucket=0, lease=9)
     archive.put(hostile.SerializeToString(), bucket_shard("../../f", 0).encode())
     writer = archive.open()
     archive.run(writer)
     assert archive.found() == Counter(archive.expected)
-    assert (writer.detail()["repeated_frames"], writer.detail()["unreadable"]) == (2, 3)
+    assert (writer.detail()["repeated_frames"], writer.detail()["unreadable"]) == (2, 6)
     writer.close()
 
 
