@@ -204,7 +204,7 @@ class LiveSource:
             event_time_ms = parse_event_time(body["ts"])
         except EventTimeError:
             return body  # refused by the gateway, with its own words
-        if "seq" not in body and isinstance(body["symbol"], str):
+        if "seq" not in body and isinstance(body["symbol"], str) and isinstance(body["price"], str):
             key = found.tick_id or (event_time_ms if told is None else told, body["price"])
             if self._filter.is_repeat(body["symbol"], key, event_time_ms, is_id=bool(found.tick_id)):
                 self._counts["repeats"] += 1

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-MAX_REMEMBERED: Final = 512  # per symbol; what is older than that and comes again is late, which the rolling job counts
+MAX_REMEMBERED: Final = 200_000  # ticks: OVERLAP_MS at 20 000 a second, some 40 MB
 MAX_SYMBOLS: Final = 200_000
 OVERLAP_MS: Final = 10_000
 
 
 class _Symbol:
-    __slots__ = ("last", "newest_ms", "replays_to_ms", "seen")
+    __slots__ = ("last", "newest_ms", "replays_to_ms")
 
     def __init__(self) -> None:
-        self.seen: OrderedDict[object, None] = OrderedDict()
         self.newest_ms = 0
         self.replays_to_ms = 0  # after a reconnect: up to here ticks may come again
         self.last: object = None
@@ -23,17 +22,19 @@ class _Symbol:
 class ReplayFilter:
     """Ticks with an id of the source's are known by it. Those without are known by (time, price), but only while a
     replay is possible: two trades at one price in one millisecond are two ticks, and the second may come after another.
+    A repeat that is older than what is remembered is late for the rolling job, which counts it and evaluates nothing.
     """
 
     def __init__(self, frontier_ms: int) -> None:
-        """frontier_ms: nothing at or before it is taken, it would only be late."""
+        """frontier_ms: where the feed was; nothing at or before it is taken, it would only be late."""
         self._frontier_ms = frontier_ms
         self._symbols: dict[str, _Symbol] = {}
+        self._seen: OrderedDict[tuple[str, object], None] = OrderedDict()
 
     def newest_ms(self, symbol: str) -> int:
         """Newest time that was taken of a symbol; where the feed was, before the first."""
         known = self._symbols.get(symbol)
-        return known.newest_ms if known and known.newest_ms else self._frontier_ms
+        return known.newest_ms if known else self._frontier_ms
 
     def since_ms(self) -> int:
         """From here on a stream has to send again: its newest time, less what may have overtaken."""
@@ -54,11 +55,12 @@ class ReplayFilter:
             if len(self._symbols) >= MAX_SYMBOLS:
                 return False
             known = self._symbols[symbol] = _Symbol()
-        if key == known.last or (key in known.seen and (is_id or event_time_ms <= known.replays_to_ms)):
+        named = (symbol, key)
+        if key == known.last or (named in self._seen and (is_id or event_time_ms <= known.replays_to_ms)):
             return True
         known.last = key
         known.newest_ms = max(known.newest_ms, event_time_ms)
-        known.seen[key] = None
-        if len(known.seen) > MAX_REMEMBERED:
-            known.seen.popitem(last=False)
+        self._seen[named] = None
+        if len(self._seen) > MAX_REMEMBERED:
+            self._seen.popitem(last=False)
         return False

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, Literal, NamedTuple
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from contracts.dead_letter import Reason
@@ -89,8 +90,13 @@ def read_message(raw: bytes | str) -> object:
     """The JSON value with numbers as int or NumberText, or a Refusal."""
     if len(raw) > MAX_MESSAGE_BYTES:
         return Refusal(Reason.TOO_LONG, f"{len(raw)} bytes, at most {MAX_MESSAGE_BYTES} are read")
+    text = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw
     try:
-        return json.loads(raw, parse_float=NumberText, parse_constant=_no_number)
+        if b"\\u" in text:
+            orjson.loads(
+                text
+            )  # refuses half of a surrogate pair, which json lets pass and nothing behind us could write
+        return json.loads(text, parse_float=NumberText, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         return Refusal(Reason.UNREADABLE, f"not JSON: {type(error).__name__}")
 

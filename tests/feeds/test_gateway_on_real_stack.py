@@ -6,16 +6,19 @@ import time
 from typing import Any
 
 import orjson
+import pytest
 
 from contracts.topics import ALL_TOPICS, PRICES, TICKS
 from feeds.__main__ import open_gateway
 from feeds.gateway import FeedGateway
 from feeds.settings import GatewaySettings
+from feeds.sources.plug_ins import check_source
 from ports.clock import SystemClock
 from ports.kafka import KafkaReader, KafkaWriter
 from sql.connection import Pool
 from sql.reference_store import ReferenceStore
 from stack.topics import drop_topics, ensure_topics
+from tests.feeds.played_servers import answering
 
 DEADLINE_SECONDS = 60
 PREFIX = "feeds-real."
@@ -89,5 +92,53 @@ def test_the_gateway_on_a_real_broker_and_database(
         assert [symbol_sequence for symbol_sequence in ticks() if symbol_sequence[0] == "AAA"] == wanted[:3_010]
         second.close()
         writer.close()
+    finally:
+        drop_topics(kafka, PREFIX, ALL_TOPICS)
+
+
+def test_a_feed_fetches_its_own_prices_and_goes_on_after_a_restart(
+    kafka: str,
+    postgres_server: str,
+    postgres_schema: str,
+    pool: Pool,
+    read_frames: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("ALERTS_SOURCE_TOKEN", "hush")
+    ensure_topics(kafka, PREFIX, ALL_TOPICS)
+    asked: list[str] = []
+
+    def answer(path: str) -> dict[str, Any]:
+        asked.append(path)
+        ts = time.time_ns() // 1_000_000
+        return {
+            "status": 200,
+            "body": [{"symbol": "AAA", "ts": ts, "price": f"{len(asked)}.5"}, {"symbol": "?", "price": 1}],
+        }
+
+    try:
+        with answering(answer) as url:
+            reference = ReferenceStore(pool)
+            reference.create_feed("web", 2, "live")
+            reference.add_instrument("AAA", "web", 2)
+            source = {"kind": "http", "url": url, "params": {"token": "${TOKEN}"}, "interval_ms": 50}
+            check_source(source)
+            reference.set_source("web", source)
+            settings = GatewaySettings(
+                kafka=kafka, postgres_dsn=postgres_server, postgres_schema=postgres_schema, topic_prefix=PREFIX
+            )
+            for lease in (1, 2):
+                gateway = open_gateway(settings, SystemClock())
+                run_until(gateway, lambda: gateway.detail()["feeds"]["web"]["accepted"] >= 5)  # noqa: B023
+                run_until(gateway, lambda: gateway.detail()["frames"] >= 2)  # noqa: B023
+                told = gateway.detail()["own_sources"]["web"]
+                assert told["fault"] is None
+                assert gateway.detail()["feeds"]["web"]["lease"] == lease
+                gateway.close()
+        ticks = [e for entries in read_frames(read_prices(kafka), "web")[0].values() for e in entries if e[0] == "tick"]
+        assert {session for *_, session in ticks} == {1, 2}
+        assert [e[2] for e in ticks] == sorted({e[2] for e in ticks})  # none twice, none out of order
+        assert set(asked) == {"/?token=hush"}
     finally:
         drop_topics(kafka, PREFIX, ALL_TOPICS)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from contracts.dead_letter import Reason
 from feeds.domain.entry import Refusal, SourceEntry
 from feeds.domain.feed_clock import SourceState
-from feeds.sources.live import LiveSource
+from feeds.domain.feed_settings import feed_settings
+from feeds.domain.gateway_core import GatewayCore
+from feeds.domain.recovered import RecoveredFeed
+from feeds.sources.live import LiveSettings, LiveSource, Session
 from feeds.sources.plug_ins import SourceOrder, open_feed_source, session_position
+from feeds.sources.tick_layout import TickLayout, read_message
 from ports.clock import SystemClock
 from tests.feeds.played_servers import playing_http, playing_websocket, read_session
 
@@ -207,6 +215,49 @@ def test_a_source_whose_clock_is_wrong_is_counted_refused_or_not_believed(open_l
         stamped.until(lambda: stamped.source.detail()["repeats"] >= 3)
         assert len(stamped.ticks()) == 3
         assert all(abs(b["ts"] - now_ms) < 60_000 for b in stamped.bodies())
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["s", "p", "t", "id", "d"]), inner),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    message=JSON | st.dictionaries(st.sampled_from(["s", "p", "t", "id"]), JSON),
+    raw=st.none()
+    | st.binary(max_size=20)
+    | st.sampled_from([b'{"s":"\\ud800","p":"1","t":1}', b"[" * 100_000, b"1" * 5_000]),
+    unit=st.sampled_from(["ms", "s", "us", "ns", "iso"]),
+)
+def test_nothing_that_a_source_may_say_raises_and_the_gateway_can_take_all_of_it(
+    clock: Any, message: Any, raw: bytes | None, unit: Any
+) -> None:
+    text = json.dumps(message).encode() if raw is None else raw
+    layout = TickLayout(symbol="s", price="p", ts="t", ts_unit=unit, id="id")
+    read = read_message(text)
+    found = [read] if isinstance(read, Refusal) else list(layout.ticks(read))
+    source = LiveSource(Silent(), LiveSettings(), SourceOrder("f", "source:f", clock))
+    try:
+        for tick in found:
+            asyncio.run(source.take(tick, text, False))
+        entries = source.poll(1_000, 0.0)
+    finally:
+        source.close()
+    core = GatewayCore(feed_settings("f", 2, "live", {}), 1, {"A": 2}, RecoveredFeed(), wall_ms=0, monotonic_ms=0)
+    for entry in entries:
+        core.accept(entry, 0)
+    for letter in core.take_dead_letters():
+        letter.model_dump_json()
+
+
+class Silent:
+    """A connector whose far end says nothing."""
+
+    async def run(self, session: Session) -> None:
+        await asyncio.Event().wait()
 
 
 def test_a_queue_that_nobody_empties_stops_the_reading_and_loses_nothing(
