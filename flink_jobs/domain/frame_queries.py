@@ -43,6 +43,11 @@ class Queries:
     lowest: Int64s
     highest: Int64s
 
+    def where(self, wanted: NDArray[np.bool_]) -> Queries:
+        """Those queries alone."""
+        columns = (self.tick, self.rank, self.change, self.base, self.lowest, self.highest)
+        return Queries(*(column[wanted] for column in columns))
+
     def key_intervals(self) -> tuple[Int64s, Int64s]:
         """First and last key of each, inclusive; an empty interval ends before it starts."""
         return self.base + threshold_codes(self.lowest), self.base + threshold_codes(self.highest)

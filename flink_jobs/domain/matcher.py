@@ -21,6 +21,7 @@ from flink_jobs.domain.matcher_journal import (
     HEADER_KEY,
     JOURNAL_BYTES,
     JOURNAL_RECORDS,
+    SEEN_COLUMNS,
     Changes,
     Counters,
     decode_header,
@@ -67,7 +68,7 @@ class MatcherCore:
         self._journal_bytes = 0
         self._journaled = 0
         self._busy = False
-        self._seen: list[tuple[Int64s, Int64s]] = []
+        self._seen: list[Int64s] = []  # symbol numbers of the record's ticks
         header = state.get(HEADER_KEY)
         self._counters, symbols, directory = decode_header(header) if header else (Counters(epoch=epoch), 0, b"")
         tombstones = Tombstones.read(state, self._counters.first_tombstone, self._counters.next_tombstone)
@@ -77,13 +78,15 @@ class MatcherCore:
             self._replay(counters, changes)
 
     def _replay(self, counters: Counters, changes: Changes) -> None:
+        if counters.metrics_epoch > self._counters.metrics_epoch:
+            self._rules.symbols.begin_epoch()
         for learnt in changes.learnt:
             if isinstance(learnt, str):
                 self._rules.symbols.add(learnt)
             else:
                 self._rules.symbols.add_split(*learnt)
         if changes.seen.shape[1]:
-            self._rules.symbols.see(changes.seen[0], changes.seen[1])
+            self._rules.symbols.see_again(changes.seen)
         self._rules.index.replay(changes.installed, changes.removed[0], changes.removed[1])
         if changes.installed.shape[1]:
             self._rules.highest_id = max(self._rules.highest_id, int(changes.installed[ALERT_ID].max()))
@@ -114,6 +117,8 @@ class MatcherCore:
             return iter(())
         self._busy = True
         if isinstance(frame, MetricRows):
+            if judged.reading is Reading.NEW_EPOCH:
+                self._rules.symbols.begin_epoch()
             counters.metrics_epoch, counters.metrics_number = judged.last.epoch, judged.last.number
             return self._finish(self._metric_entries(frame, judged.skip))
         counters.commands_epoch, counters.commands_number = judged.last.epoch, judged.last.number
@@ -195,10 +200,12 @@ class MatcherCore:
         """Ticks [ticks[0], ticks[1]), tick k at position first_position + k; no control lies between them."""
         rows = slice(*ticks)
         seen, times = numbers[rows], frame.ticks["event_time_ms"][rows]
-        self._rules.symbols.see(seen, times)
-        self._seen.append((seen, times))
+        fed_again = self._rules.symbols.see(seen, times)
+        self._seen.append(seen)
         self._counters.newest_ms = max(self._counters.newest_ms, int(times.max()))
         queries = queries_of(frame, numbers, self._rules.symbols, ticks, self._rules.index.has_either)
+        if fed_again is not None:
+            queries = queries.where(~fed_again[queries.tick - ticks[0]])
         self.activity.intervals += len(queries.tick)
         hits = self._rules.index.search(*queries.key_intervals())
         if len(hits.query):
@@ -248,9 +255,8 @@ class MatcherCore:
 
     def _newest_seen(self) -> Int64s:
         if not self._seen:
-            return np.zeros((2, 0), np.int64)
-        numbers = np.unique(np.concatenate([numbers for numbers, _ in self._seen]))
-        return np.array([numbers, self._rules.symbols.newest_ms[numbers]])
+            return np.zeros((SEEN_COLUMNS, 0), np.int64)
+        return self._rules.symbols.times.columns(np.unique(np.concatenate(self._seen)))
 
     def _fold(self) -> None:
         rules = self._rules

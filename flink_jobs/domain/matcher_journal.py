@@ -1,7 +1,7 @@
 """What one record changed, as one state entry in a ring; and the counters that go on from record to record.
 
 Entry: `<version u1><7 zero bytes><counters 11 × i8>`, then five sections, each `<bytes u8>` and its body: symbols and
-splits in the order learnt, newest event times, installed rules, rows taken out, tombstones.
+splits in the order learnt, how far symbols have come (tick_times.py), installed rules, rows taken out, tombstones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from flink_jobs.domain.rule_pages import COLUMNS
 from flink_jobs.domain.state import StateMap
 from flink_jobs.domain.threshold_keys import Int64s
 
-JOURNAL_VERSION: Final = 1
+JOURNAL_VERSION: Final = 2
+JOURNAL_VERSION_WITHOUT_SEAMS: Final = 1
 JOURNAL_RECORDS: Final = 256  # ring: so many records at most are replayed after a restore
 JOURNAL_BYTES: Final = 4 << 20  # entries between two folds
 HEADER_VERSION: Final = 1
@@ -28,6 +29,7 @@ _COUNTERS: Final = struct.Struct("<11q")
 _LENGTH: Final = struct.Struct("<Q")
 _LEARNT: Final = struct.Struct("<BHIqQQ")  # 0 symbol / 1 split, bytes of the name, symbol number, split
 _PRELUDE: Final = 8
+SEEN_COLUMNS: Final = 4
 
 
 @dataclass(slots=True)
@@ -61,7 +63,7 @@ class Changes:
     """What one record changed beside the counters."""
 
     learnt: list[str | tuple[int, Split]]  # a symbol's name, or (symbol number, split)
-    seen: Int64s = field(default_factory=lambda: np.zeros((2, 0), np.int64))  # symbol numbers, newest event times
+    seen: Int64s = field(default_factory=lambda: np.zeros((SEEN_COLUMNS, 0), np.int64))  # TickTimes.columns
     installed: Int64s = field(default_factory=lambda: np.zeros((COLUMNS, 0), np.int64))
     removed: Int64s = field(default_factory=lambda: np.zeros((2, 0), np.int64))  # places, rows
     buried: Int64s = field(default_factory=lambda: np.zeros((0, 3), np.int64))
@@ -97,8 +99,8 @@ def _encode_learnt(learnt: str | tuple[int, Split]) -> bytes:
 
 def decode_entry(blob: bytes, name: str) -> tuple[Counters, Changes]:
     """An entry's content; `name` is for StateError."""
-    if blob[:1] != bytes([JOURNAL_VERSION]):
-        raise StateError(name, f"is of a version other than {JOURNAL_VERSION}")
+    if blob[0] not in (JOURNAL_VERSION, JOURNAL_VERSION_WITHOUT_SEAMS):
+        raise StateError(name, f"is of a version above {JOURNAL_VERSION}")
     at = _PRELUDE + _COUNTERS.size
     sections = []
     for _ in range(5):
@@ -108,12 +110,20 @@ def decode_entry(blob: bytes, name: str) -> tuple[Counters, Changes]:
     learnt, seen, installed, removed, buried = sections
     changes = Changes(
         _decode_learnt(learnt),
-        np.frombuffer(seen, "<i8").reshape(2, -1),
+        _decode_seen(seen, blob[0]),
         np.frombuffer(installed, "<i8").reshape(COLUMNS, -1),
         np.frombuffer(removed, "<u4").astype(np.int64).reshape(2, -1),
         np.frombuffer(buried, "<i8").reshape(-1, 3),
     )
     return Counters.decode(blob, _PRELUDE), changes
+
+
+def _decode_seen(body: bytes, version: int) -> Int64s:
+    columns = np.frombuffer(body, "<i8")
+    if version != JOURNAL_VERSION_WITHOUT_SEAMS:
+        return columns.reshape(SEEN_COLUMNS, -1)
+    numbers, newest_ms = columns.reshape(2, -1)
+    return np.array([numbers, newest_ms, np.ones_like(numbers), np.zeros_like(numbers)])
 
 
 def _decode_learnt(body: bytes) -> list[str | tuple[int, Split]]:

@@ -78,7 +78,7 @@ class RuleBook:
                     return None
                 self.index.kill(found.place, found.row)
         self.highest_id = max(self.highest_id, rule.alert_id)
-        active_from_ms = max(rule.created_at_ms, int(self.symbols.newest_ms[number]))
+        active_from_ms = max(rule.created_at_ms, int(self.symbols.times.newest_ms[number]))
         self.index.install(
             (key, rule.threshold, rule.alert_id, rule.version, rule.created_at_ms, active_from_ms, rule.expires_at_ms)
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flink_jobs.domain.frame_error import ShardFullError, StateError
 from flink_jobs.domain.price_basis import Division, Split, SplitHistory
@@ -20,10 +21,14 @@ from flink_jobs.domain.threshold_keys import (
     Int64s,
     list_base,
 )
+from flink_jobs.domain.tick_times import NEVER, TickTimes
 
-CHUNK_VERSION: Final = 1
+CHUNK_VERSION: Final = 2
+CHUNK_VERSION_WITHOUT_SEAMS: Final = 1
 CHUNK_SYMBOLS: Final = 256
-_SYMBOL: Final = struct.Struct("<HqHHI")  # bytes of the name, newest event time, splits, extra blocks, block
+# bytes of the name, newest event time, ticks at it, seam, ticks left at it, splits, extra blocks, block
+_SYMBOL: Final = struct.Struct("<HqqqqHHI")
+_SYMBOL_WITHOUT_SEAMS: Final = struct.Struct("<HqHHI")
 _SPLIT: Final = struct.Struct("<qQQ")
 _BLOCK: Final = struct.Struct("<I")
 
@@ -44,7 +49,7 @@ class SymbolTable:
         self._histories: dict[int, SplitHistory] = {}
         self._next_block = 0
         self._dirty: set[int] = set()
-        self.newest_ms: Int64s = np.zeros(64, np.int64)  # by symbol number
+        self.times = TickTimes()
         self.home_bases: Int64s = np.zeros(64, np.int64)  # key of each symbol's list 0
         self.has_splits = np.zeros(64, bool)
 
@@ -63,8 +68,8 @@ class SymbolTable:
         self.names.append(name)
         self._numbers[name] = number
         self._blocks.append(block)
-        if number == len(self.newest_ms):
-            self.newest_ms = np.append(self.newest_ms, np.zeros_like(self.newest_ms))
+        self.times.make_room(number + 1)
+        if number == len(self.home_bases):
             self.home_bases = np.append(self.home_bases, np.zeros_like(self.home_bases))
             self.has_splits = np.append(self.has_splits, np.zeros_like(self.has_splits))
         self.home_bases[number] = list_base(block, 0)
@@ -77,10 +82,20 @@ class SymbolTable:
         self._next_block += 1
         return self._next_block - 1
 
-    def see(self, numbers: Int64s, event_times_ms: Int64s) -> None:
-        """Note newer event times of symbols."""
-        np.maximum.at(self.newest_ms, numbers, event_times_ms)
+    def see(self, numbers: Int64s, event_times_ms: Int64s) -> NDArray[np.bool_] | None:
+        """Take ticks in, in order; which of them an earlier metrics epoch has fed before, None: none."""
         self._dirty.update(np.unique(numbers // CHUNK_SYMBOLS).tolist())
+        return self.times.see(numbers, event_times_ms)
+
+    def see_again(self, columns: Int64s) -> None:
+        """What `times.columns` gave, of a journal."""
+        self._dirty.update(np.unique(columns[0] // CHUNK_SYMBOLS).tolist())
+        self.times.restore(columns)
+
+    def begin_epoch(self) -> None:
+        """The metrics begin anew, at some earlier tick of each symbol."""
+        self.times.begin_epoch()
+        self._dirty.update(range(-(-len(self.names) // CHUNK_SYMBOLS)))
 
     # ------------------------------------------------------------------------------ splits
     def history(self, number: int) -> SplitHistory | None:
@@ -123,7 +138,9 @@ class SymbolTable:
         history, extra = self._histories.get(number), self._extra_blocks.get(number, [])
         splits = history.splits if history else []
         pairs = history.pairs if history else [0]
-        fixed = _SYMBOL.pack(len(name), int(self.newest_ms[number]), len(splits), len(extra), self._blocks[number])
+        times = self.times
+        clock = (times.newest_ms[number], times.at_newest[number], times.seam_ms[number], times.left_at_seam[number])
+        fixed = _SYMBOL.pack(len(name), *map(int, clock), len(splits), len(extra), self._blocks[number])
         parts = [fixed, name]
         parts += (_SPLIT.pack(split.effective_from_ms, split.new_shares, split.old_shares) for split in splits)
         parts += (_BLOCK.pack(pair) for pair in pairs)
@@ -137,21 +154,28 @@ class SymbolTable:
         for chunk in range(-(-count // CHUNK_SYMBOLS)):
             name = symbols_key(chunk)
             blob = state.get(name)
-            if blob is None or blob[0] != CHUNK_VERSION:
-                raise StateError(name, f"is missing or of a version other than {CHUNK_VERSION}")
+            if blob is None or blob[0] not in (CHUNK_VERSION, CHUNK_VERSION_WITHOUT_SEAMS):
+                raise StateError(name, f"is missing or of a version above {CHUNK_VERSION}")
             at = 1
             for _ in range(min(CHUNK_SYMBOLS, count - chunk * CHUNK_SYMBOLS)):
-                at = table._decode(blob, at)
+                at = table._decode(blob, at, blob[0])
         table._next_block = count + sum(map(len, table._extra_blocks.values()))
         table._dirty.clear()
         return table
 
-    def _decode(self, blob: bytes, at: int) -> int:
-        length, newest_ms, splits, extras, block = map(int, _SYMBOL.unpack_from(blob, at))
-        at += _SYMBOL.size
+    def _decode(self, blob: bytes, at: int, version: int) -> int:
+        if version == CHUNK_VERSION_WITHOUT_SEAMS:
+            length, newest_ms, splits, extras, block = map(int, _SYMBOL_WITHOUT_SEAMS.unpack_from(blob, at))
+            clock = (newest_ms, int(newest_ms > 0), NEVER, 0)
+            at += _SYMBOL_WITHOUT_SEAMS.size
+        else:
+            length, *fixed, splits, extras, block = map(int, _SYMBOL.unpack_from(blob, at))
+            clock = (fixed[0], fixed[1], fixed[2], fixed[3])
+            at += _SYMBOL.size
         self._next_block = block
         number = self.add(blob[at : at + length].decode())
-        self.newest_ms[number] = newest_ms
+        times = self.times
+        times.newest_ms[number], times.at_newest[number], times.seam_ms[number], times.left_at_seam[number] = clock
         at += length
         known = [Split(*_SPLIT.unpack_from(blob, at + i * _SPLIT.size)) for i in range(splits)]
         at += splits * _SPLIT.size

@@ -6,7 +6,18 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from contracts import frames_pb2 as pb
-from tests.flink_jobs.domain.shard_log import DIRECTIONS, Create, Entry, Heartbeat, Marker, Remove, Rule, Split, Tick
+from tests.flink_jobs.domain.shard_log import (
+    DIRECTIONS,
+    Create,
+    Entry,
+    Heartbeat,
+    Marker,
+    Reborn,
+    Remove,
+    Rule,
+    Split,
+    Tick,
+)
 
 
 class ReferenceMatcher:
@@ -16,11 +27,16 @@ class ReferenceMatcher:
         self.newest: dict[str, int] = {}
         self.splits: dict[str, dict[int, Fraction]] = {}
         self.position = 0
-        self.metrics_number = 0
+        self.metrics_epoch, self.metrics_number = 1, 0
+        self.applied: dict[str, int] = {}  # ticks of each symbol, those that are fed again left out
+        self.fed: dict[str, int] = {}  # in this epoch
         self.out: list[pb.CandidateEntry] = []
 
     def run(self, log: Sequence[Entry]) -> list[pb.CandidateEntry]:
         for entry in log:
+            if isinstance(entry, Reborn):
+                self.metrics_epoch, self.metrics_number, self.fed = self.metrics_epoch + 1, 0, {}
+                continue
             self.position += 1
             self.metrics_number += not isinstance(entry, (Create, Remove))
             self.apply(entry)
@@ -41,7 +57,7 @@ class ReferenceMatcher:
             known.setdefault(entry.effective_from_ms, Fraction(entry.new_shares, entry.old_shares))
         elif isinstance(entry, Heartbeat):
             frontier = pb.Frontier(
-                frontier_ms=entry.frontier_ms, metrics_epoch=1, metrics_number=self.metrics_number,
+                frontier_ms=entry.frontier_ms, metrics_epoch=self.metrics_epoch, metrics_number=self.metrics_number,
                 counts=pb.Counts(late=4),
             )  # fmt: skip
             self.out.append(pb.CandidateEntry(position=self.position, frontier=frontier))
@@ -59,6 +75,10 @@ class ReferenceMatcher:
         self.out.append(pb.CandidateEntry(position=self.position, activation=activation))
 
     def tick(self, tick: Tick) -> None:
+        fed = self.fed[tick.symbol] = self.fed.get(tick.symbol, 0) + 1
+        if fed <= self.applied.get(tick.symbol, 0):
+            return
+        self.applied[tick.symbol] = fed
         self.newest[tick.symbol] = max(self.newest.get(tick.symbol, 0), tick.time_ms)
         claims = []
         for rule, active_from in list(self.installed.values()):

@@ -90,9 +90,14 @@ class Marker:
     marker_id: int
 
 
+@dataclass(frozen=True)
+class Reborn:
+    """No entry: the rolling job has lost its state and begins a new epoch with the log's first metric."""
+
+
 Command = Create | Remove
 Metric = Tick | Split | Heartbeat | Marker
-Entry = Command | Metric
+Entry = Command | Metric | Reborn
 
 
 def moved(symbol: str, time_ms: int, previous_bps: int, current_bps: int, window: int = 1) -> Tick:
@@ -168,14 +173,21 @@ def records_of(log: Sequence[Entry], cuts: Iterable[int] = ()) -> list[bytes]:
     cut_at = set(cuts)
     records: list[bytes] = []
     numbers = {True: 1, False: 1}
-    start = 0
+    start, epoch = 0, 1
     for end in range(1, len(log) + 1):
-        if end == len(log) or end in cut_at or is_command(log[end]) != is_command(log[start]):
+        if isinstance(log[start], Reborn):
+            epoch, numbers[False], start = epoch + 1, 1, end
+        elif (
+            end == len(log)
+            or end in cut_at
+            or type(log[end]) is Reborn
+            or is_command(log[end]) != is_command(log[start])
+        ):
             part, commands = log[start:end], is_command(log[start])
             if commands:
                 records.append(command_record([e for e in part if isinstance(e, Command)], numbers[True]))
             else:
-                records.append(metric_record([e for e in part if isinstance(e, Metric)], numbers[False]))
+                records.append(metric_record([e for e in part if isinstance(e, Metric)], numbers[False], epoch))
             numbers[commands] += len(part)
             start = end
     return records
@@ -188,6 +200,7 @@ class Shard:
     state: MemoryState = field(default_factory=MemoryState)
     delta_rows: int = 1_000
     numbers: dict[bool, int] = field(default_factory=lambda: {True: 1, False: 1})
+    epoch: int = 1
 
     def __post_init__(self) -> None:
         self.core = MatcherCore(self.state, SHARD, 1, self.delta_rows)
@@ -196,13 +209,16 @@ class Shard:
         """Each entry as a record of its own."""
         entries: list[pb.CandidateEntry] = []
         for entry in log:
+            if isinstance(entry, Reborn):
+                self.epoch, self.numbers[False] = self.epoch + 1, 1
+                continue
             commands = is_command(entry)
             number = self.numbers[commands]
             self.numbers[commands] += 1
             if isinstance(entry, (Create, Remove)):
                 record = command_record([entry], number)
             else:
-                record = metric_record([entry], number)
+                record = metric_record([entry], number, self.epoch)
             entries += entries_of(self.core.process(record))
         return entries
 

@@ -16,6 +16,7 @@ from tests.flink_jobs.domain.shard_log import (
     Create,
     Heartbeat,
     Marker,
+    Reborn,
     Remove,
     Rule,
     Shard,
@@ -372,3 +373,13 @@ def test_state_of_an_unknown_version_is_refused() -> None:
     shard.state.put("header", b"\x09" + shard.state.entries["header"][1:])
     with pytest.raises(StateError, match="'header'"):
         shard.restart()
+
+
+def test_a_rule_installed_behind_a_tick_does_not_fire_when_a_new_epoch_feeds_it_again() -> None:
+    shard = Shard()
+    first, second = moved("AAA", 50, 0, 150), moved("AAA", 50, 150, 90)
+    shard.feed(first, second, Create(Rule(1, "AAA", "UP", 100, created_at_ms=10)))
+    shard.restart()
+    assert fired(shard.feed(Reborn(), first)) == []
+    shard.restart()
+    assert fired(shard.feed(second, moved("AAA", 50, 90, 110))) == [1]  # a third tick of that time is new

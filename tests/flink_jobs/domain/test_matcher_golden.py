@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from flink_jobs.domain.matcher import MatcherCore
 from flink_jobs.domain.state import MemoryState
 from tests.flink_jobs.domain.shard_log import (
@@ -26,7 +28,9 @@ from tests.flink_jobs.domain.shard_log import (
     records_of,
 )
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "matcher_state_v1.json"
+FOLDER = Path(__file__).parents[1] / "golden"
+GOLDEN = FOLDER / "matcher_state_v2.json"
+RELEASED = sorted(FOLDER.glob("matcher_state_v*.json"))
 
 
 def written_state() -> MemoryState:
@@ -52,8 +56,9 @@ def test_this_code_writes_the_golden_bytes() -> None:
     assert kinds == {"header", "journal", "page", "keys", "dead", "symbols", "tombstones"}
 
 
-def test_the_golden_bytes_are_read() -> None:
-    golden = {name: bytes.fromhex(value) for name, value in json.loads(GOLDEN.read_text()).items()}
+@pytest.mark.parametrize("released", RELEASED, ids=lambda path: path.stem)
+def test_the_golden_bytes_are_read(released: Path) -> None:
+    golden = {name: bytes.fromhex(value) for name, value in json.loads(released.read_text()).items()}
     core = MatcherCore(MemoryState(golden), SHARD, 9)
     assert core.metrics()["rules"] == 62 + 2 + 5
     log = [

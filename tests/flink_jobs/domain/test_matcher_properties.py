@@ -16,6 +16,7 @@ from tests.flink_jobs.domain.shard_log import (
     Entry,
     Heartbeat,
     Marker,
+    Reborn,
     Remove,
     Rule,
     Split,
@@ -82,6 +83,24 @@ def logs(draw: st.DrawFn) -> list[Entry]:
     return log
 
 
+@st.composite
+def reborn_logs(draw: st.DrawFn) -> list[Entry]:
+    """The metrics begin anew some times: all from the first, with commands between them that were not there before."""
+    log = draw(logs())
+    for _ in range(draw(st.integers(1, 2))):
+        fresh = len({entry.rule.alert_id for entry in log if isinstance(entry, Create)}) + 1_000 * len(log)
+        at = draw(st.integers(0, len(log)))
+        again: list[Entry] = [Reborn()]
+        for number, entry in enumerate(entry for entry in log[:at] if not isinstance(entry, (Create, Remove, Reborn))):
+            if draw(st.integers(0, 3)) == 0:
+                again.append(Create(_rule(draw, fresh + number, draw(st.integers(90, 130)))))
+            again.append(entry)
+        if any(isinstance(entry, Reborn) for entry in log):
+            break
+        log = [*log[:at], *again, *log[at:]]
+    return log
+
+
 def cuts() -> st.SearchStrategy[list[int]]:
     return st.lists(st.integers(1, 45), max_size=20)
 
@@ -103,6 +122,17 @@ def test_it_claims_what_the_rules_say_however_the_log_is_cut_and_folded(
         frame = pb.CandidateFrame.FromString(output.value)
         numbers += range(frame.first_number, frame.first_number + len(frame.entries))
     assert numbers == list(range(1, len(expected) + 1))
+
+
+@settings(max_examples=60, deadline=None)
+@given(log=reborn_logs(), at=cuts(), delta_rows=st.sampled_from([1, 3, 1_000]), crash_at=st.integers(1, 60))
+def test_metrics_that_are_fed_again_fire_nothing(
+    log: list[Entry], at: list[int], delta_rows: int, crash_at: int
+) -> None:
+    records, state = records_of(log, at), MemoryState()
+    outputs = run(MatcherCore(state, SHARD, 1, delta_rows), records[:crash_at])
+    outputs += run(MatcherCore(state.copy(), SHARD, 2, delta_rows), records[crash_at:])
+    assert entries_of(outputs) == ReferenceMatcher().run(log)
 
 
 @settings(max_examples=40, deadline=None)
