@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from simulation.database import MemoryDatabase
+    from simulation.database.engine import MemoryDatabase
 
 Row = Mapping[str, Any]
 

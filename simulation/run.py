@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import pairwise
 from typing import Final
 
 import structlog
@@ -65,9 +66,7 @@ def _reached(world: World) -> Counter[str]:
     reached = world.scheduler.reached + Counter(f"api:{answer}" for answer in world.clients.answers.elements())
     reached.update(f"alert:{states[-1].status}" for states in world.history.states.values() if states)
     for states in world.history.states.values():
-        reached.update(
-            f"moved:{before.status}>{after.status}" for before, after in zip(states, states[1:], strict=False)
-        )
+        reached.update(f"moved:{before.status}>{after.status}" for before, after in pairwise(states))
     return reached
 
 

@@ -68,7 +68,7 @@ class Scheduler:
     def spawn(self, name: str, role: str, work: Callable[[], None]) -> Task:
         if len(self.tasks) >= MAX_TASKS:
             raise StuckError(f"{MAX_TASKS} tasks at once")
-        task = Task(name, role, None)  # type: ignore[arg-type]  # set below: the greenlet needs its task
+        task = Task(name, role, None)  # its work is set below: it needs its task
 
         def run() -> None:
             try:

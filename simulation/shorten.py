@@ -25,7 +25,8 @@ def shorten(plan: Plan, fails: Callable[[Plan], bool], max_runs: int = MAX_RUNS)
                 at = 0
                 while at < len(items) and runs < max_runs:
                     fewer = [*items[:at], *items[at + size :]]
-                    candidate = replace(plan, **{part: fewer})
+                    changes: dict[str, Any] = {part: fewer}
+                    candidate = replace(plan, **changes)
                     runs += 1
                     if fails(candidate):
                         plan, items, changed = candidate, fewer, True

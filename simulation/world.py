@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
@@ -15,6 +16,7 @@ from finalizer.notifier import Notifier
 from finalizer.rule_relay import RuleRelay
 from finalizer.sweeper import Sweeper
 from finalizer.trigger_relay import TriggerRelay
+from flink_jobs.domain.state import MemoryState
 from ports.message_log import LogError
 from ports.service import Service
 from simulation.actors import Clients, Operator, play_source
@@ -28,7 +30,7 @@ from simulation.database.finalizer_store import MemoryFinalizerStore
 from simulation.database.relay_store import MemoryRuleRelayStore, MemoryTriggerRelayStore
 from simulation.faults import Faults
 from simulation.history import History
-from simulation.jobs import SimulatedJob
+from simulation.jobs import Core, SimulatedJob
 from simulation.log import SimulatedLog
 from simulation.network import Receivers, SimulatedChannel, SimulatedExecutor
 from simulation.plan import Fault, FaultKind, Plan, Role
@@ -66,7 +68,10 @@ class World:
             {topic.name: 1 if topic.name == TICKS.name else PARTITIONS for topic in ALL_TOPICS},
             self.scheduler, self.faults.batch_fault, self.scheduler.draw,
         )  # fmt: skip
-        make = {Role.ROLLING: RollingCode, Role.MATCHER: MatcherCode}
+        make: dict[Role, Callable[[str, MemoryState, int, int], Core]] = {
+            Role.ROLLING: RollingCode,
+            Role.MATCHER: MatcherCode,
+        }
         sources = {Role.ROLLING: PRICES.name, Role.MATCHER: SHARD_LOG.name}
         self.jobs = {
             role: SimulatedJob(
@@ -129,7 +134,7 @@ class World:
     def waiting(self) -> list[str]:
         """What is left to do."""
         ends = {topic.name: self.log.memory.ends(topic.name) for topic in ALL_TOPICS}
-        found = [role for role, job in self.jobs.items() if not job.idle()]
+        found: list[str] = [role for role, job in self.jobs.items() if not job.idle()]
         for topic in (CANDIDATES.name, TRIGGERS.name):
             positions = {
                 row["partition"]: row["next_offset"]

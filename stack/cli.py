@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "replay": "Run a scenario file in process or through the whole stack.",
     "test": "Run every test that CI runs.",
     "bench": "Measure a part or the whole; figures as JSON.",
+    "simulate": "Seeded worlds of the whole product under faults, against the oracle.",
     "admin": "Keys, instruments, splits, routing.",
 }
 _INTERRUPTED = 130

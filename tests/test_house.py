@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
-FOLDERS = ("api", "bench", "contracts", "feeds", "finalizer", "flink_jobs", "ports", "sql", "stack")
+FOLDERS = ("api", "bench", "contracts", "feeds", "finalizer", "flink_jobs", "ports", "simulation", "sql", "stack")
 GENERATED = re.compile(r"_pb2\.pyi?$")
 # Taken over as it is from ../shared; the rules of this house don't hold there.
 FOREIGN = {"tests/scenarios/oracle.py", "tests/scenarios/generate.py"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from contracts import frames_pb2 as pb
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 # From commit to commit: one batch may activate an alert and decide its claim.
+Emitted = tuple[int, int, int]  # event time, scaled price, sequence
 LEGAL: Final = {
     "PENDING": {"ACTIVE", "CANCELLED", "EXPIRED", "TRIGGERED"},
     "ACTIVE": {"TRIGGERED", "CANCELLED", "EXPIRED", "PAUSED", "PENDING"},
@@ -53,7 +55,7 @@ def follow(world: World) -> Trail:
     emitted = {symbol: rows for judge in trail.judges.values() for symbol, rows in judge.emitted.items()}
     routed = {key: at for judge in trail.judges.values() for key, at in judge.routed_at.items()}
     for shard, shard_log in shard_entries(world.log.memory.records(SHARD_LOG.name)).items():
-        _walk(shard, shard_log, emitted, routed, trail)
+        _Walk(shard, emitted, routed, trail).through(shard_log)
     for judge in trail.judges.values():
         mine = [rule for rule in trail.installed if rule.rule.symbol in judge.emitted]
         for (alert_id, version, _), crossing in judge.crossings(mine).items():
@@ -71,57 +73,59 @@ def follow(world: World) -> Trail:
     return trail
 
 
-def _walk(
-    shard: str, entries: Sequence[ShardEntry], emitted: Mapping[str, Sequence[tuple[int, int, int]]],
-    routed: Mapping[tuple[str, int], int], trail: Trail,
-) -> None:  # fmt: skip
-    """Rows must be the oracle's ticks, one after the other; a create lies behind those that were there before it."""
-    at: dict[str, int] = {}  # of the epoch: the next tick
-    reach: dict[str, int] = {}
-    held: dict[int, Installed] = {}
-    removed: dict[int, int] = {}  # alert -> version
-    epoch = 0
-    for entry in entries:
-        if isinstance(entry, pb.Command):
-            _command(shard, entry, held, removed, reach, trail)
-            continue
-        entry_epoch, what = entry
-        if entry_epoch != epoch:
-            epoch, at = entry_epoch, {}
-        if isinstance(what, Row):
-            here = at.get(what.symbol, 0)
-            rows = emitted.get(what.symbol, ())
-            row = what.event_time_ms, what.price_scaled, what.sequence
-            if here >= len(rows) or rows[here] != row:
-                wanted = rows[here] if here < len(rows) else "nothing"
-                trail.findings.append(
-                    Finding("rolling", f"{shard}: tick {here} of {what.symbol} is {row}, the oracle says {wanted}")
-                )
-            at[what.symbol] = here + 1
-            reach[what.symbol] = max(reach.get(what.symbol, 0), here + 1)
-        elif what.HasField("routing"):
-            key = what.routing.symbol, what.routing.version
-            at[what.routing.symbol] = routed.get(key, 0)
-            reach[what.routing.symbol] = max(reach.get(what.routing.symbol, 0), at[what.routing.symbol])
+class _Walk:
+    """One shard's log: rows must be the oracle's ticks, one after the other; a create lies behind those before it."""
 
+    def __init__(
+        self, shard: str, emitted: Mapping[str, Sequence[Emitted]], routed: Mapping[tuple[str, int], int], trail: Trail
+    ) -> None:
+        self._shard, self._emitted, self._routed, self._trail = shard, emitted, routed, trail
+        self._at: dict[str, int] = {}  # of the epoch: the next tick
+        self._reach: dict[str, int] = {}  # of any epoch
+        self._held: dict[int, Installed] = {}
+        self._removed: dict[int, int] = {}  # alert -> version
+        self._epoch = 0
 
-def _command(
-    shard: str, command: pb.Command, held: dict[int, Installed], removed: dict[int, int], reach: Mapping[str, int],
-    trail: Trail,
-) -> None:  # fmt: skip
-    rule = command.create.rule if command.HasField("create") else command.remove.rule
-    here = reach.get(rule.symbol, 0)
-    known = held.get(rule.alert_id)
-    if command.HasField("remove"):
-        removed[rule.alert_id] = max(rule.version, removed.get(rule.alert_id, 0))
-        if known is not None and known.version <= rule.version:
-            known.end_tick = here
-            del held[rule.alert_id]
-    elif removed.get(rule.alert_id, 0) < rule.version and (known is None or known.version < rule.version):
-        if known is not None:
-            known.end_tick = here
-        held[rule.alert_id] = Installed(rule.alert_id, rule.version, shard, rule, here)
-        trail.installed.append(held[rule.alert_id])
+    def through(self, entries: Sequence[ShardEntry]) -> None:
+        for entry in entries:
+            if isinstance(entry, pb.Command):
+                self._command(entry)
+                continue
+            epoch, what = entry
+            if epoch != self._epoch:
+                self._epoch, self._at = epoch, {}
+            if isinstance(what, Row):
+                self._row(what)
+            elif what.HasField("routing"):
+                symbol = what.routing.symbol
+                self._at[symbol] = self._routed.get((symbol, what.routing.version), 0)
+                self._reach[symbol] = max(self._reach.get(symbol, 0), self._at[symbol])
+
+    def _row(self, row: Row) -> None:
+        here = self._at.get(row.symbol, 0)
+        rows = self._emitted.get(row.symbol, ())
+        told = row.event_time_ms, row.price_scaled, row.sequence
+        wanted = rows[here] if here < len(rows) else None
+        if told != wanted:
+            what = f"{self._shard}: tick {here} of {row.symbol} is {told}, the oracle says {wanted}"
+            self._trail.findings.append(Finding("rolling", what))
+        self._at[row.symbol] = here + 1
+        self._reach[row.symbol] = max(self._reach.get(row.symbol, 0), here + 1)
+
+    def _command(self, command: pb.Command) -> None:
+        rule = command.create.rule if command.HasField("create") else command.remove.rule
+        here = self._reach.get(rule.symbol, 0)
+        known = self._held.get(rule.alert_id)
+        if command.HasField("remove"):
+            self._removed[rule.alert_id] = max(rule.version, self._removed.get(rule.alert_id, 0))
+            if known is not None and known.version <= rule.version:
+                known.end_tick = here
+                del self._held[rule.alert_id]
+        elif self._removed.get(rule.alert_id, 0) < rule.version and (known is None or known.version < rule.version):
+            if known is not None:
+                known.end_tick = here
+            self._held[rule.alert_id] = Installed(rule.alert_id, rule.version, self._shard, rule, here)
+            self._trail.installed.append(self._held[rule.alert_id])
 
 
 def audit_ticks(world: World, trail: Trail) -> Iterator[Finding]:
@@ -165,7 +169,7 @@ def audit_states(world: World, trail: Trail) -> Iterator[Finding]:
 def _legal(alert_id: int, states: Sequence[AlertState]) -> Iterator[Finding]:
     if states[0].status != "PENDING":
         yield Finding("I1", f"alert {alert_id} began as {states[0].status}")
-    for before, after in zip(states, states[1:], strict=False):
+    for before, after in pairwise(states):
         if after.status != before.status and after.status not in LEGAL[before.status]:
             yield Finding("I1", f"alert {alert_id}: {before.status} became {after.status}")
         raised = after.version - before.version

@@ -83,7 +83,9 @@ def _said(entry: Row | pb.Control | int) -> Said | None:
     if isinstance(entry, int):
         return None
     kind = entry.WhichOneof("kind")
-    return entry.heartbeat.frontier_ms if kind == "heartbeat" else FLUSH if kind == "flush" else None
+    if kind == "heartbeat":
+        return int(entry.heartbeat.frontier_ms)
+    return FLUSH if kind == "flush" else None
 
 
 def _row(body: dict[str, Any], feed: Feed) -> Row | None:

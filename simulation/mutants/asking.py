@@ -69,11 +69,20 @@ ASKING: Final = (
     Mutant("ended-again", "a cancel ends what has ended", changed(store, "_move", _any_status)),
     Mutant("resumed-under-old-version", "a resumed alert keeps its version", changed(store, "_move", _same_version)),
     Mutant("key-forgotten", "a repeated create makes another alert", changed(store, "insert_alert", _key_forgotten)),
-    Mutant("created-without-command", "the matcher never hears of a new alert",
-           changed(store, "insert_alert", lambda right: Without("rule_commands", right))),
-    Mutant("cancelled-without-command", "a cancelled alert's rule stays in the index",
-           changed(store, "cancel_alert", lambda right: Without("rule_commands", right))),
-    Mutant("paused-without-command", "a paused alert's rule stays in the index",
-           changed(store, "pause_alert", lambda right: Without("rule_commands", right))),
+    Mutant(
+        "created-without-command",
+        "the matcher never hears of a new alert",
+        changed(store, "insert_alert", lambda right: Without("rule_commands", right)),
+    ),
+    Mutant(
+        "cancelled-without-command",
+        "a cancelled alert's rule stays in the index",
+        changed(store, "cancel_alert", lambda right: Without("rule_commands", right)),
+    ),
+    Mutant(
+        "paused-without-command",
+        "a paused alert's rule stays in the index",
+        changed(store, "pause_alert", lambda right: Without("rule_commands", right)),
+    ),
     Mutant("create-uncounted", "a create takes no place in the quota", changed(store, "insert_alert", _uncounted)),
-)  # fmt: skip
+)

@@ -144,24 +144,48 @@ def _session_forgets(right: Any) -> Any:
 COMPUTING: Final = (
     Mutant("rounded-bps", "changes are rounded to whole basis points", changed(RollingChanges, "_floors", _rounded)),
     Mutant("float-compare", "changes are computed in floats", changed(RollingChanges, "_floors", _in_floats)),
-    Mutant("strict-window-edge", "a price exactly one window old is no reference",
-           changed(History, "references", _strict_edge)),
+    Mutant(
+        "strict-window-edge",
+        "a price exactly one window old is no reference",
+        changed(History, "references", _strict_edge),
+    ),
     Mutant("short-window", "windows end a second early", changed(History, "references", _newest_reference)),
-    Mutant("reference-of-any-age", "a reference may be as old as it likes", changed(RollingChanges, "_floors", _any_age)),
-    Mutant("undefined-is-zero", "a window without a reference counts as unchanged",
-           changed(RollingChanges, "_floors", _undefined_is_zero)),
+    Mutant(
+        "reference-of-any-age", "a reference may be as old as it likes", changed(RollingChanges, "_floors", _any_age)
+    ),
+    Mutant(
+        "undefined-is-zero",
+        "a window without a reference counts as unchanged",
+        changed(RollingChanges, "_floors", _undefined_is_zero),
+    ),
     Mutant("no-reorder", "nobody waits for a missing sequence", changed(FeedOrder, "_release", _no_wait)),
-    Mutant("sequence-waits-for-rubbish", "a refused tick does not consume its sequence", skipped(FeedOrder, "_consume")),
+    Mutant(
+        "sequence-waits-for-rubbish", "a refused tick does not consume its sequence", skipped(FeedOrder, "_consume")
+    ),
     Mutant("duplicates-unknown", "a sequence that was there is not known again", skipped(FeedOrder, "_known", False)),
-    Mutant("late-is-emitted", "a tick behind the frontier is evaluated", changed(FeedOrder, "_valid", _late_is_emitted)),
+    Mutant(
+        "late-is-emitted", "a tick behind the frontier is evaluated", changed(FeedOrder, "_valid", _late_is_emitted)
+    ),
     Mutant("frontier-by-ticks", "ticks move the frontier", changed(FeedOrder, "ticks", _frontier_by_ticks)),
-    Mutant("session-forgets-held", "a new session drops what the old one held",
-           changed(FeedOrder, "_valid", _session_forgets)),
-    Mutant("split-not-adjusted", "reference prices are not brought to the new share basis",
-           changed(rolling_changes, "_exact_floors", lambda right: lambda *given: right(*given[:4], {}))),
-    Mutant("late-split-not-suppressed", "a late split leaves its symbol firing",
-           changed(RollingChanges, "split", _never_suppressed)),
-    Mutant("resume-without-baseline", "a resumed symbol goes on from its old metrics",
-           changed(RollingChanges, "resume", _no_fresh_baseline)),
+    Mutant(
+        "session-forgets-held",
+        "a new session drops what the old one held",
+        changed(FeedOrder, "_valid", _session_forgets),
+    ),
+    Mutant(
+        "split-not-adjusted",
+        "reference prices are not brought to the new share basis",
+        changed(rolling_changes, "_exact_floors", lambda right: lambda *given: right(*given[:4], {})),
+    ),
+    Mutant(
+        "late-split-not-suppressed",
+        "a late split leaves its symbol firing",
+        changed(RollingChanges, "split", _never_suppressed),
+    ),
+    Mutant(
+        "resume-without-baseline",
+        "a resumed symbol goes on from its old metrics",
+        changed(RollingChanges, "resume", _no_fresh_baseline),
+    ),
     Mutant("settings-ignored", "settings of the feed change nothing", skipped(RollingCore, "_settings")),
-)  # fmt: skip
+)

@@ -10,6 +10,7 @@ from finalizer import notifier
 from finalizer.channels.outcome import Delivery
 from finalizer.trigger_relay import MAX_TRIGGERS_A_STEP, TriggerRelay
 from simulation.database import delivery_store as store
+from simulation.database import positions
 from simulation.mutants.mutant import Mutant, changed, skipped
 
 
@@ -46,7 +47,7 @@ def _accepted_first(right: Any) -> Any:
 
     def accept(self: Any, moves: Any, deliveries: Any, now_ms: int) -> int:
         with self._database.transaction() as tx:
-            store.move_positions(self._database, tx, moves)
+            positions.move_positions(self._database, tx, moves)
         with self._database.transaction() as tx:
             return store.insert_deliveries(self._database, tx, deliveries, now_ms)
 
@@ -105,17 +106,29 @@ def _body_of_a_try(right: Any) -> Any:
 
 
 DELIVERING: Final = (
-    Mutant("outbox-marked-first", "an outbox row counts as published before the log has it",
-           changed(TriggerRelay, "step", _marked_first)),
-    Mutant("outbox-not-flushed", "an outbox row counts as published without the log's acknowledgement",
-           changed(TriggerRelay, "step", _unmarked)),
-    Mutant("ledger-positions-first", "the notifier's positions are committed before its rows",
-           changed(store.MemoryDeliveryStore, "accept", _accepted_first)),
+    Mutant(
+        "outbox-marked-first",
+        "an outbox row counts as published before the log has it",
+        changed(TriggerRelay, "step", _marked_first),
+    ),
+    Mutant(
+        "outbox-not-flushed",
+        "an outbox row counts as published without the log's acknowledgement",
+        changed(TriggerRelay, "step", _unmarked),
+    ),
+    Mutant(
+        "ledger-positions-first",
+        "the notifier's positions are committed before its rows",
+        changed(store.MemoryDeliveryStore, "accept", _accepted_first),
+    ),
     Mutant("ledger-row-lost", "a trigger's ledger rows are not written", skipped(store, "insert_deliveries", 0)),
-    Mutant("delivered-before-sent", "DELIVERED is recorded when a row is claimed",
-           changed(store, "claim_deliveries", _delivered_first)),
+    Mutant(
+        "delivered-before-sent",
+        "DELIVERED is recorded when a row is claimed",
+        changed(store, "claim_deliveries", _delivered_first),
+    ),
     Mutant("claim-without-lease", "a claimed row is due again at once", changed(notifier, "LEASE_MS", lambda _: 0)),
     Mutant("settle-any-token", "a late result overwrites a newer one", changed(store, "settle_deliveries", _any_token)),
     Mutant("id-of-a-try", "each try has an id of its own", changed(Delivery, "delivery_id", _id_of_a_try)),
     Mutant("body-of-a-try", "a retry sends other bytes", changed(store, "claim_deliveries", _body_of_a_try)),
-)  # fmt: skip
+)

@@ -13,6 +13,7 @@ from finalizer.domain import batch
 from finalizer.sweeper import MAX_ALERTS_A_TRANSACTION, MAX_SHARDS_A_STEP, Sweeper
 from flink_jobs.domain.threshold_index import ThresholdIndex
 from simulation.database import finalizer_store as store
+from simulation.database import positions
 from simulation.database.schema import LIVE_STATUSES
 from simulation.mutants.mutant import Mutant, Without, careless, changed, skipped, swapped
 
@@ -150,7 +151,7 @@ def _positions_first(right: Any) -> Any:
     @contextmanager
     def advance(self: Any, moves: Any) -> Iterator[Any]:
         with self._database.transaction() as tx:
-            store.move_positions(self._database, tx, moves)
+            positions.move_positions(self._database, tx, moves)
         with self._database.transaction() as tx:
             yield store.MemoryWork(self._database, tx)
 
@@ -169,31 +170,65 @@ def _last_frontier(right: Any) -> Any:
 
 FINALIZING: Final = (
     Mutant("arbitrary-evidence", "of several claims of one alert in a batch the last is written", _any_evidence),
-    Mutant("reader-passes-gaps", "the finalizer goes on behind missing numbers",
-           changed(batch, "LastNumber", judging(through_gaps))),
-    Mutant("reader-ignores-epochs", "the finalizer compares numbers of different epochs",
-           changed(batch, "LastNumber", judging(any_epoch))),
-    Mutant("frontier-before-claims", "a frontier counts although entries before it are missing",
-           changed(consumer, "plan_batch", _frontier_through_gap)),
-    Mutant("frontier-goes-back", "the frontier follows whatever was read last", changed(batch, "_apply", _last_frontier)),
-    Mutant("trigger-any-status", "TRIGGERED without looking at the status",
-           careless(store, "trigger_alerts", status="ACTIVE", active_from_event_time_ms=0)),
-    Mutant("trigger-any-version", "a claim of an earlier activation triggers",
-           changed(store, "trigger_alerts", _of_any_version)),
-    Mutant("trigger-without-outbox", "TRIGGERED is committed without its outbox row",
-           changed(store, "trigger_alerts", lambda right: Without("triggers", right))),
+    Mutant(
+        "reader-passes-gaps",
+        "the finalizer goes on behind missing numbers",
+        changed(batch, "LastNumber", judging(through_gaps)),
+    ),
+    Mutant(
+        "reader-ignores-epochs",
+        "the finalizer compares numbers of different epochs",
+        changed(batch, "LastNumber", judging(any_epoch)),
+    ),
+    Mutant(
+        "frontier-before-claims",
+        "a frontier counts although entries before it are missing",
+        changed(consumer, "plan_batch", _frontier_through_gap),
+    ),
+    Mutant(
+        "frontier-goes-back", "the frontier follows whatever was read last", changed(batch, "_apply", _last_frontier)
+    ),
+    Mutant(
+        "trigger-any-status",
+        "TRIGGERED without looking at the status",
+        careless(store, "trigger_alerts", status="ACTIVE", active_from_event_time_ms=0),
+    ),
+    Mutant(
+        "trigger-any-version",
+        "a claim of an earlier activation triggers",
+        changed(store, "trigger_alerts", _of_any_version),
+    ),
+    Mutant(
+        "trigger-without-outbox",
+        "TRIGGERED is committed without its outbox row",
+        changed(store, "trigger_alerts", lambda right: Without("triggers", right)),
+    ),
     Mutant("rule-spent-on-refusal", "a refused claim's rule is gone, its alert stays ACTIVE", _spent_on_refusal),
-    Mutant("activate-any-version", "an activation of an earlier version makes an alert ACTIVE",
-           changed(store, "activate_alerts", _of_any_version)),
-    Mutant("activate-any-status", "an activation revives whatever it finds",
-           careless(store, "activate_alerts", status="PENDING")),
+    Mutant(
+        "activate-any-version",
+        "an activation of an earlier version makes an alert ACTIVE",
+        changed(store, "activate_alerts", _of_any_version),
+    ),
+    Mutant(
+        "activate-any-status",
+        "an activation revives whatever it finds",
+        careless(store, "activate_alerts", status="PENDING"),
+    ),
     Mutant("activations-lost", "activations are not applied", skipped(store, "activate_alerts", 0)),
-    Mutant("positions-before-work", "positions are committed before the work",
-           changed(store.MemoryFinalizerStore, "advance", _positions_first)),
+    Mutant(
+        "positions-before-work",
+        "positions are committed before the work",
+        changed(store.MemoryFinalizerStore, "advance", _positions_first),
+    ),
     Mutant("places-kept", "an ended alert keeps its place in the quota", skipped(store, "release_ended")),
     Mutant("expires-early", "alerts expire a minute before the frontier", changed(store, "_is_due", _any_live_status)),
-    Mutant("sweeper-runs-ahead", "expiry does not wait for what is finalized", changed(Sweeper, "step", _by_wall_clock)),
-    Mutant("expire-without-command", "an expired alert's rule stays in the index",
-           changed(store, "expire_alerts", lambda right: Without("rule_commands", right))),
+    Mutant(
+        "sweeper-runs-ahead", "expiry does not wait for what is finalized", changed(Sweeper, "step", _by_wall_clock)
+    ),
+    Mutant(
+        "expire-without-command",
+        "an expired alert's rule stays in the index",
+        changed(store, "expire_alerts", lambda right: Without("rule_commands", right)),
+    ),
     Mutant("sweep-cursor-blind", "nobody looks behind the sweep's cursor", skipped(store, "live_behind", False)),
-)  # fmt: skip
+)

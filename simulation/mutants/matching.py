@@ -90,24 +90,53 @@ def _previous_of_any_split(right: Any) -> Any:
 
 
 MATCHING: Final = (
-    Mutant("interval-closed-below", "a threshold reached before is crossed again",
-           changed(frame_queries, "_change_queries", _closed_below)),
+    Mutant(
+        "interval-closed-below",
+        "a threshold reached before is crossed again",
+        changed(frame_queries, "_change_queries", _closed_below),
+    ),
     Mutant("falls-unseen", "falling changes cross nothing", changed(frame_queries, "_change_queries", _half_of_it)),
     Mutant("either-unseen", "EITHER rules are never looked at", changed(matcher, "queries_of", _no_either)),
-    Mutant("one-claim-a-move", "of the rules that a move crosses one is claimed",
-           changed(ThresholdIndex, "crossed", _first_rule_only)),
-    Mutant("active-from-ignored", "a rule fires on prices from before its creation",
-           changed(ThresholdIndex, "install", _lifetime(active_from_ms=0))),
-    Mutant("expiry-ignored", "a rule is claimed after its end, and the claim is lost",
-           changed(ThresholdIndex, "install", _lifetime(longer_ms=FOR_EVER // 2))),
+    Mutant(
+        "one-claim-a-move",
+        "of the rules that a move crosses one is claimed",
+        changed(ThresholdIndex, "crossed", _first_rule_only),
+    ),
+    Mutant(
+        "active-from-ignored",
+        "a rule fires on prices from before its creation",
+        changed(ThresholdIndex, "install", _lifetime(active_from_ms=0)),
+    ),
+    Mutant(
+        "expiry-ignored",
+        "a rule is claimed after its end, and the claim is lost",
+        changed(ThresholdIndex, "install", _lifetime(longer_ms=FOR_EVER // 2)),
+    ),
     Mutant("splits-unlearnt", "targets keep their old share basis", skipped(RuleBook, "split")),
-    Mutant("split-price-as-printed", "the price before a split is compared as printed",
-           changed(frame_queries, "_price_queries", _previous_of_any_split)),
+    Mutant(
+        "split-price-as-printed",
+        "the price before a split is compared as printed",
+        changed(frame_queries, "_price_queries", _previous_of_any_split),
+    ),
     Mutant("removed-stays", "a removed rule stays in the index", changed(RuleBook, "remove", _stays_installed)),
-    Mutant("matcher-passes-gaps", "the matcher goes on behind missing numbers",
-           changed(matcher, "LastNumber", judging(through_gaps))),
-    Mutant("matcher-takes-repeats", "the matcher applies entries again", changed(matcher, "LastNumber", judging(every_repeat))),
-    Mutant("heartbeats-lost", "some frontiers don't reach the finalizer", changed(MatcherCore, "_control", _heartbeats_lost)),
-    Mutant("journal-not-written", "a restored matcher lacks what the last records changed",
-           changed(MatcherCore, "_write", lambda right: lambda self: None)),
-)  # fmt: skip
+    Mutant(
+        "matcher-passes-gaps",
+        "the matcher goes on behind missing numbers",
+        changed(matcher, "LastNumber", judging(through_gaps)),
+    ),
+    Mutant(
+        "matcher-takes-repeats",
+        "the matcher applies entries again",
+        changed(matcher, "LastNumber", judging(every_repeat)),
+    ),
+    Mutant(
+        "heartbeats-lost",
+        "some frontiers don't reach the finalizer",
+        changed(MatcherCore, "_control", _heartbeats_lost),
+    ),
+    Mutant(
+        "journal-not-written",
+        "a restored matcher lacks what the last records changed",
+        changed(MatcherCore, "_write", lambda right: lambda self: None),
+    ),
+)

@@ -60,7 +60,7 @@ def _numbers_of_the_moment(right: Any) -> Any:
     def numbered(database: Any, tx: Any, shards: Any, limit: int) -> list[Any]:
         found = right(database, tx, shards, limit)
         places: dict[str, int] = {}
-        again = []
+        again: list[Any] = []
         for command in found:
             published = sum(
                 row["shard"] == command.shard and row["published_at"] is not None
@@ -165,26 +165,58 @@ def _old_epoch() -> Iterator[None]:
 
 
 RELAYING: Final = (
-    Mutant("commands-marked-first", "rule commands count as published before the log has them",
-           changed(RuleRelay, "_publish", _marked_first)),
-    Mutant("commands-numbered-again", "whoever takes a shard counts from 1 again",
-           changed(relay_store, "take_shards", _numbers_again)),
-    Mutant("commands-backwards", "commands are published against their numbers",
-           changed(relay_store, "read_numbered", _backwards)),
-    Mutant("commands-numbered-late", "the same number means two commands",
-           changed(relay_store, "read_numbered", _numbers_of_the_moment)),
-    Mutant("gateway-recovers-nothing", "a new gateway writes again what the log has",
-           changed(feed_opening, "recover", _nothing_known)),
-    Mutant("gateway-positions-ahead", "a frame claims an entry that it does not hold",
-           changed(GatewayCore, "_positions_of", _positions_ahead)),
+    Mutant(
+        "commands-marked-first",
+        "rule commands count as published before the log has them",
+        changed(RuleRelay, "_publish", _marked_first),
+    ),
+    Mutant(
+        "commands-numbered-again",
+        "whoever takes a shard counts from 1 again",
+        changed(relay_store, "take_shards", _numbers_again),
+    ),
+    Mutant(
+        "commands-backwards",
+        "commands are published against their numbers",
+        changed(relay_store, "read_numbered", _backwards),
+    ),
+    Mutant(
+        "commands-numbered-late",
+        "the same number means two commands",
+        changed(relay_store, "read_numbered", _numbers_of_the_moment),
+    ),
+    Mutant(
+        "gateway-recovers-nothing",
+        "a new gateway writes again what the log has",
+        changed(feed_opening, "recover", _nothing_known),
+    ),
+    Mutant(
+        "gateway-positions-ahead",
+        "a frame claims an entry that it does not hold",
+        changed(GatewayCore, "_positions_of", _positions_ahead),
+    ),
     Mutant("lease-ignored", "frames of a gateway that is over count", changed(rolling, "read_price_frame", _any_lease)),
-    Mutant("repeated-frame-counts", "a frame that the broker kept twice counts twice",
-           changed(rolling, "read_price_frame", _no_numbers)),
-    Mutant("controls-marked-first", "an operator's word counts as published before the log has it",
-           changed(FeedGateway, "_publish_some", _controls_marked_first)),
-    Mutant("heartbeat-across-feeds", "one feed's clock moves another's", changed(FeedGateway, "_dispatch", _to_every_feed)),
-    Mutant("heartbeat-before-ticks", "a frontier jumps the ticks before it", changed(PendingFrame, "add_control", _controls_in_front)),
+    Mutant(
+        "repeated-frame-counts",
+        "a frame that the broker kept twice counts twice",
+        changed(rolling, "read_price_frame", _no_numbers),
+    ),
+    Mutant(
+        "controls-marked-first",
+        "an operator's word counts as published before the log has it",
+        changed(FeedGateway, "_publish_some", _controls_marked_first),
+    ),
+    Mutant(
+        "heartbeat-across-feeds", "one feed's clock moves another's", changed(FeedGateway, "_dispatch", _to_every_feed)
+    ),
+    Mutant(
+        "heartbeat-before-ticks",
+        "a frontier jumps the ticks before it",
+        changed(PendingFrame, "add_control", _controls_in_front),
+    ),
     Mutant("refused-in-silence", "a refused tick leaves no dead letter", changed(GatewayCore, "_bury", _silent)),
     Mutant("epoch-kept-without-state", "a job without state goes on under the epoch it had", _old_epoch),
-    Mutant("feed-lease-unlocked", "a gateway that is over numbers and marks controls", skipped(feed_store, "lock_lease")),
-)  # fmt: skip
+    Mutant(
+        "feed-lease-unlocked", "a gateway that is over numbers and marks controls", skipped(feed_store, "lock_lease")
+    ),
+)
