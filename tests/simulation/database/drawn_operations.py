@@ -94,13 +94,17 @@ class Draw:
 
     # -- finalizer
     def finalize(self) -> tuple[Any, ...]:
-        plan = BatchPlan()
+        # one activation and one claim an alert and version, as plan_batch sees to: of two, the server takes either
+        activations, claims = {}, {}
         for _ in range(self.random.randint(0, 3)):
             alert_id, version, shard = self._aimed()
             from_ms = START_MS + self.random.randrange(3)
-            plan.activations.append(Activated(shard, alert_id, version, from_ms, 1, self.random.randint(1, 99)))
+            position = self.random.randint(1, 99)
+            activations[alert_id, version] = Activated(shard, alert_id, version, from_ms, 1, position)
         for _ in range(self.random.randint(0, 3)):
-            plan.claims.append(self._claim())
+            claim = self._claim()
+            claims[claim.candidate.alert_id, claim.candidate.version] = claim
+        plan = BatchPlan(list(activations.values()), list(claims.values()))
         for shard in self.random.sample(SHARDS, self.random.randint(0, 2)):
             numbers = [self.random.randint(1, 9) for _ in range(8)]
             frontier_ms = self.random.choice((0, START_MS, END_MS - 400_000, END_MS, END_MS + 900_000))
