@@ -165,9 +165,9 @@ class LiveSource:
         }  # fmt: skip
 
     def close(self) -> None:
-        if self._thread.is_alive():
+        with contextlib.suppress(RuntimeError):  # the loop is over already
             self._loop.call_soon_threadsafe(self._cancel)
-            self._thread.join(CLOSE_WAIT_SECONDS)
+        self._thread.join(CLOSE_WAIT_SECONDS)
 
     # -- the connector's side, in the loop's thread ------------------------------------------------
     def since_ms(self, symbol: str | None) -> int:

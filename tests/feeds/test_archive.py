@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contracts.frames_pb2 import Control, PriceFrame
@@ -67,6 +67,7 @@ class Archive:
         self.frames = {bucket: PendingFrame("f", bucket, 1) for bucket in range(BUCKETS)}
         self.prices = MemoryPrices()
         self.expected: list[Tick] = []
+        self.cuts: Counter[str] = Counter()
         self.reader = ArchiveReader(folder)
 
     def send(self, ticks: Sequence[Tick], heartbeat_ms: int = 0) -> None:
@@ -97,11 +98,12 @@ class Archive:
         """cut_after: how many changes on disk it lives to make."""
         left = cut_after
 
-        def step_point(_: str) -> None:
+        def step_point(name: str) -> None:
             nonlocal left
             if left is not None:
                 left -= 1
                 if left < 0:
+                    self.cuts[name] += 1
                     raise Cut
 
         return ArchiveWriter(
@@ -109,9 +111,9 @@ class Archive:
             step_point=step_point, **more,
         )  # fmt: skip
 
-    def run(self, writer: ArchiveWriter, seconds: int = 70) -> None:
-        for _ in range(seconds):
-            self.clock.pass_ms(1_000)
+    def run(self, writer: ArchiveWriter, steps: int = 70, stride_seconds: int = 1) -> None:
+        for _ in range(steps):
+            self.clock.pass_ms(stride_seconds * 1_000)
             writer.step()
 
     def found(self) -> Counter[Tick]:
@@ -183,41 +185,61 @@ BATCHES = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(batches=BATCHES, lives=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3)), max_size=8))
-def test_cut_off_before_any_change_on_disk_no_tick_is_lost_doubled_or_taken_back(
-    batches: list[list[tuple[str, int, int]]], lives: list[tuple[int, int]], new_clock: Any
+LIVES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.sampled_from([1, 40])), max_size=8)
+
+
+def test_cut_off_before_any_change_on_disk_no_tick_is_lost_doubled_or_taken_back(new_clock: Any) -> None:
+    cuts: Counter[str] = Counter()
+
+    @settings(max_examples=50, deadline=None, derandomize=True, database=None)
+    @given(batches=BATCHES, lives=LIVES)
+    def live_and_die(batches: list[list[tuple[str, int, int]]], lives: list[tuple[int, int, int]]) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            archive = Archive(Path(name), new_clock())
+            archive.cuts = cuts
+            live_through(archive, batches, lives)
+
+    live_and_die()
+    for cut_after in range(6):  # files of a day that is over: they are merged, and deleted when nobody may read them
+        with tempfile.TemporaryDirectory() as name:
+            archive = Archive(Path(name), new_clock())
+            archive.cuts = cuts
+            batch = [(symbol, 0, 1) for symbol in SYMBOLS]
+            live_through(archive, [batch, batch, batch], [(99, 2, 1), (99, 1, 1), (cut_after, 0, 40)])
+    assert set(cuts) == {"write", "positions", "merge", "delete"}  # each was the last thing that never happened
+
+
+def live_through(
+    archive: Archive, batches: list[list[tuple[str, int, int]]], lives: list[tuple[int, int, int]]
 ) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        archive = Archive(Path(name), new_clock())
-        sent = 0
-        number = 0
-        seen: Counter[Tick] = Counter()
-        for cut_after, more in [*lives, (None, len(batches))]:
-            for batch in batches[sent : sent + more]:
-                ticks = []
-                for symbol, day, price in batch:
-                    number += 1
-                    ticks.append((symbol, NOON_MS + day * DAY_MS, price, number))
-                archive.send(ticks, NOON_MS + DAY_MS if number % 3 == 0 else 0)
-            sent += more
-            writer = None
-            try:
-                writer = archive.open(cut_after, roll_ms=2_000)
-                archive.run(writer, 8)
-            except Cut:
-                (archive.folder / "f" / "0000").mkdir(parents=True, exist_ok=True)
-                (archive.folder / "f" / "0000" / "half.parquet.aside").write_bytes(b"PAR1 half of it")
-            finally:
-                if writer is not None:
-                    writer.close()
-            found = archive.found()
-            assert max(found.values(), default=1) == 1
-            assert not found - Counter(archive.expected)
-            assert not seen - found
-            seen = found
-        assert seen == Counter(archive.expected)
-        assert not list(archive.folder.rglob("*.aside"))
+    """One writer after another; after each death a reader looks."""
+    sent = number = 0
+    seen: Counter[Tick] = Counter()
+    for cut_after, more, stride_seconds in [*lives, (None, len(batches), 1)]:
+        for batch in batches[sent : sent + more]:
+            ticks = []
+            for symbol, day, price in batch:
+                number += 1
+                ticks.append((symbol, NOON_MS + day * DAY_MS, price, number))
+            archive.send(ticks, NOON_MS + 2 * DAY_MS if number % 3 == 0 else 0)
+        sent += more
+        writer = None
+        try:
+            writer = archive.open(cut_after, roll_ms=2_000)
+            archive.run(writer, 8, stride_seconds)
+        except Cut:
+            (archive.folder / "f" / "0000").mkdir(parents=True, exist_ok=True)
+            (archive.folder / "f" / "0000" / "half.parquet.aside").write_bytes(b"PAR1 half of it")
+        finally:
+            if writer is not None:
+                writer.close()
+        found = archive.found()
+        assert max(found.values(), default=1) == 1
+        assert not found - Counter(archive.expected)
+        assert not seen - found
+        seen = found
+    assert seen == Counter(archive.expected)
+    assert not list(archive.folder.rglob("*.aside"))
 
 
 def test_live_days_have_files_of_their_own_and_sparse_history_shares_them(archive: Archive) -> None:

@@ -18,7 +18,8 @@ from feeds.domain.feed_clock import SourceState
 from feeds.domain.feed_settings import feed_settings
 from feeds.domain.gateway_core import GatewayCore
 from feeds.domain.recovered import RecoveredFeed
-from feeds.sources.live import LiveSettings, LiveSource, Session
+from feeds.sources.http_polling import retry_after_seconds
+from feeds.sources.live import LiveSettings, LiveSource, RateLimitedError, Session
 from feeds.sources.plug_ins import SourceOrder, open_feed_source, session_position
 from feeds.sources.tick_layout import TickLayout, read_message
 from ports.clock import SystemClock
@@ -215,6 +216,18 @@ def test_a_source_whose_clock_is_wrong_is_counted_refused_or_not_believed(open_l
         stamped.until(lambda: stamped.source.detail()["repeats"] >= 3)
         assert len(stamped.ticks()) == 3
         assert all(abs(b["ts"] - now_ms) < 60_000 for b in stamped.bodies())
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (None, 0.0), ("7", 7.0), (" 120 ", 120.0), ("Thu, 01 Jan 1970 00:01:00 GMT", 50.0), ("soon", 0.0), ("-5", 0.0),
+        ("Thu, 01 Jan 1970 00:00:01 GMT", 0.0), ("9" * 400, 999_999_999.0),
+    ],
+)  # fmt: skip
+def test_retry_after_in_seconds_or_as_a_date(value: str | None, seconds: float) -> None:
+    assert retry_after_seconds(value, 10_000) == seconds
+    assert RateLimitedError(seconds).rest_seconds <= 3_600
 
 
 JSON = st.recursive(
