@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -64,9 +65,22 @@ def test_socket_path_stays_short_in_a_deep_home(tmp_path: Path) -> None:
 
 def test_epochs_rise_over_restarts_and_processes(tmp_path: Path) -> None:
     path = tmp_path / "counters.json"
-    first = counter_file(path)
-    assert [first("a"), first("b"), counter_file(path)("a")] == [1, 2, 3]
+    first = counter_file(path, lambda: 0)
+    assert [first("a"), first("b"), counter_file(path, lambda: 0)("a")] == [1, 2, 3]
     assert read_json(path, None) == {"epoch": 3}
+
+
+def test_a_lost_home_does_not_use_an_epoch_again(tmp_path: Path) -> None:
+    path = tmp_path / "counters.json"
+    before = [counter_file(path, lambda: 1_000)("a") for _ in range(3)]
+    path.unlink()
+    assert (before, counter_file(path, lambda: 1_060)("a")) == ([1_000, 1_001, 1_002], 1_060)
+    assert counter_file(path, lambda: 500)("a") == 1_061, "a clock that was set back takes nothing away"
+
+
+def test_epochs_are_seconds_of_the_wall_clock(tmp_path: Path) -> None:
+    before = int(time.time())
+    assert before <= counter_file(tmp_path / "counters.json")("a") <= int(time.time())
 
 
 def test_damaged_file_is_named_not_replaced(tmp_path: Path) -> None:

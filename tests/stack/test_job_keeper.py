@@ -61,7 +61,7 @@ class World:
 
     def restart_keeper(self) -> None:
         self.keeper = JobKeeper(
-            self.home, "http://none", epochs=counter_file(self.home.counters_file),
+            self.home, "http://none", epochs=counter_file(self.home.counters_file, lambda: 0),
             submit=self.cluster.submit, now_ms=lambda: self.now_ms,
         )  # fmt: skip
 
