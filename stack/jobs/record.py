@@ -40,6 +40,10 @@ class JobRecord:
     def last(self) -> Attempt | None:
         return self.attempts[-1] if self.attempts else None
 
+    @property
+    def highest_epoch(self) -> int:
+        return max((attempt.epoch for attempt in self.attempts), default=0)
+
     def with_attempt(self, attempt: Attempt) -> JobRecord:
         return JobRecord((*self.attempts, attempt)[-_REMEMBERED_ATTEMPTS:])
 
@@ -58,12 +62,15 @@ def write_record(path: Path, record: JobRecord) -> None:
 
 
 def find_newest_state(record: JobRecord, checkpoints: Path) -> str | None:
-    """Where the next attempt goes on: the latest attempt that left anything decides.
+    """Where the next attempt goes on: the latest attempt of the highest epoch that left anything decides.
 
     Attempts follow one another, so a later attempt's state is newer than any before. A savepoint is the last thing
     that an attempt does, so it is newer than its checkpoints. A folder without `_metadata` was never completed.
+    State of an earlier epoch would go on under that one, and readers pass over an epoch that is over.
     """
     for attempt in reversed(record.attempts):
+        if attempt.epoch < record.highest_epoch:
+            continue
         if attempt.savepoint is not None and _is_complete(Path(attempt.savepoint)):
             return attempt.savepoint
         found = find_checkpoints(checkpoints / attempt.job_id)

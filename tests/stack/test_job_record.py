@@ -76,6 +76,21 @@ def test_deleted_savepoint_falls_back(tmp_path: Path) -> None:
     assert find_newest_state(record, tmp_path) == str(tmp_path / "a" / "chk-50")
 
 
+def test_state_of_an_epoch_that_is_over_is_no_state(tmp_path: Path) -> None:
+    """A later attempt began a new epoch without state, and left none: what an earlier epoch left is behind its outputs."""
+    record = JobRecord((Attempt("a", 1, None, 1), Attempt("b", 2, None, 2)))
+    make_state(tmp_path / "a" / "chk-50")
+    assert find_newest_state(record, tmp_path) is None
+    own = make_state(tmp_path / "b" / "chk-1")
+    assert find_newest_state(record, tmp_path) == own
+    assert find_newest_state(record.with_attempt(Attempt("c", 2, own, 3)), tmp_path) == own
+
+
+def test_a_savepoint_of_an_epoch_that_is_over_is_no_state(tmp_path: Path) -> None:
+    stopped = record_of("a").with_last(savepoint=make_state(tmp_path / "savepoint-1"))
+    assert find_newest_state(stopped.with_attempt(Attempt("b", 2, None, 2)), tmp_path) is None
+
+
 def test_record_survives_the_file(tmp_path: Path) -> None:
     record = record_of("a", "b").with_last(confirmed=True, savepoint="/s")
     write_record(tmp_path / "record.json", record)
