@@ -1,8 +1,8 @@
 """The keeper: a supervised process that keeps every wanted job on the cluster, wakes given-up programs, rotates logs.
 
 A standalone session cluster forgets its jobs with its JobManager. The keeper compares what is wanted with what the
-cluster lists and submits what is missing, from the newest state. It never has two copies of a job: an attempt is
-recorded, under a job id of our choice, before it is submitted, and nothing is submitted while that id may still come.
+cluster lists and submits what is missing, from the newest state. It never has two copies of a job for long: an attempt
+is recorded, under a job id of our choice, before it is submitted, and one that comes late beside a newer is cancelled.
 """
 
 from __future__ import annotations
@@ -43,20 +43,28 @@ _CLIENT_WAIT_S, _SETTLE_S = 200.0, 3.0
 KEEPER = "job-keeper"
 
 Submit = Callable[[Home, str, JobSpec, Attempt], SubmissionFailure | None]
+Cancel = Callable[[str, str], None]  # REST address, job id
 log = structlog.get_logger()
+
+
+def cancel(rest_url: str, job_id: str) -> None:
+    """Ask the cluster to end a job; it is listed as CANCELLING for a while. Raises httpx.HTTPError."""
+    with FlinkRest(rest_url) as rest:
+        rest.cancel(job_id)
 
 
 class JobKeeper:
     """One step at a time for each job; `step` is all there is to it."""
 
     def __init__(
-        self, home: Home, rest_url: str, *, epochs: EpochSource, submit: Submit = submit,
+        self, home: Home, rest_url: str, *, epochs: EpochSource, submit: Submit = submit, cancel: Cancel = cancel,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:  # fmt: skip
         self._home = home
         self._rest_url = rest_url
         self._epochs = epochs
         self._submit = submit
+        self._cancel = cancel
         self._now_ms = now_ms
         self._failures: dict[str, int] = {}
         self._not_before_ms: dict[str, int] = {}
@@ -82,6 +90,7 @@ class JobKeeper:
         record = read_record(folder.record_file)
         alive = [jobs[a.job_id] for a in record.attempts if a.job_id in jobs and jobs[a.job_id].is_alive]
         if alive:
+            self._end_copies(spec, record, alive)
             if record.last is not None and not record.last.confirmed:
                 write_record(folder.record_file, record.with_last(confirmed=True))
             self._failures.pop(spec.full_name, None)
@@ -95,9 +104,23 @@ class JobKeeper:
             return
         self._start(folder, spec, record)
 
+    def _end_copies(self, spec: JobSpec, record: JobRecord, alive: list[JobStatus]) -> None:
+        """Of the live attempts only the newest of the highest epoch stays; of an earlier one, readers pass over all."""
+        epochs = {attempt.job_id: attempt.epoch for attempt in record.attempts}
+        running = [job.job_id for job in alive if job.state != "CANCELLING"]
+        kept = [job_id for job_id in running if epochs[job_id] == record.highest_epoch][-1:]
+        for job_id in running:
+            if job_id in kept:
+                continue
+            log.warning("job_copy_cancelled", job=spec.full_name, job_id=job_id, epoch=epochs[job_id], kept=kept)
+            try:
+                self._cancel(self._rest_url, job_id)
+            except httpx.HTTPError as error:  # the next step tries again
+                log.warning("job_copy_not_cancelled", job=spec.full_name, job_id=job_id, error=str(error))
+
     def _start(self, folder: JobFolder, spec: JobSpec, record: JobRecord) -> None:
         state = find_newest_state(record, checkpoints_folder(self._home))
-        epoch = record.last.epoch if state is not None and record.last is not None else self._epochs(spec.full_name)
+        epoch = record.highest_epoch if state is not None else self._epochs(spec.full_name)
         attempt = Attempt(uuid.uuid4().hex, epoch, state, self._now_ms())
         write_record(folder.record_file, record.with_attempt(attempt))
         folder.write_status("SUBMITTING", f"from {state or 'no state'}")

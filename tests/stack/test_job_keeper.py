@@ -29,6 +29,7 @@ class Cluster:
         self.submitted: list[Attempt] = []
         self.refuse: str | None = None
         self.recorded_before: list[bool] = []
+        self.cancelled: list[str] = []
 
     def submit(self, home: Home, rest_url: str, spec: JobSpec, attempt: Attempt) -> SubmissionFailure | None:
         last = read_record(JobFolder(home, spec.full_name).record_file).last
@@ -38,6 +39,10 @@ class Cluster:
             return SubmissionFailure(self.refuse)
         self.jobs[attempt.job_id] = JobStatus(attempt.job_id, spec.full_name, "RUNNING", 0)
         return None
+
+    def cancel(self, rest_url: str, job_id: str) -> None:
+        self.cancelled.append(job_id)
+        self.set_state(job_id, "CANCELLING")
 
     def set_state(self, job_id: str, state: str) -> None:
         self.jobs[job_id] = JobStatus(job_id, "x", state, 0)
@@ -62,7 +67,7 @@ class World:
     def restart_keeper(self) -> None:
         self.keeper = JobKeeper(
             self.home, "http://none", epochs=counter_file(self.home.counters_file, lambda: 0),
-            submit=self.cluster.submit, now_ms=lambda: self.now_ms,
+            submit=self.cluster.submit, cancel=self.cluster.cancel, now_ms=lambda: self.now_ms,
         )  # fmt: skip
 
     def step(self, later_ms: int = 120_000) -> None:
@@ -149,6 +154,53 @@ def test_older_attempt_that_turns_up_late_counts(world: World) -> None:
     world.step()
     world.step()
     assert len(world.cluster.submitted) == 1
+
+
+def test_of_several_copies_the_newest_stays(world: World) -> None:
+    """The first submission was reported lost, the second ran; then the first came after all."""
+    world.cluster.refuse = "timed out"
+    for _ in range(2):
+        world.step()
+    world.cluster.refuse = None
+    world.step()
+    first, second, third = (attempt.job_id for attempt in world.cluster.submitted)
+    world.cluster.set_state(first, "RUNNING")
+    world.cluster.set_state(second, "RUNNING")
+    for _ in range(3):
+        world.step()
+    assert world.cluster.cancelled == [first, second]
+    assert world.cluster.jobs[third].state == "RUNNING"
+    assert len(world.cluster.submitted) == 3
+
+
+def test_a_copy_of_an_epoch_that_is_over_is_no_copy(world: World) -> None:
+    """Readers pass over all that it writes; alone it would be a job that runs for nothing."""
+    world.cluster.refuse = "timed out"
+    world.step()
+    world.cluster.refuse = None
+    world.step()
+    old, new = world.cluster.submitted
+    assert old.epoch < new.epoch
+    del world.cluster.jobs[new.job_id]
+    world.cluster.set_state(old.job_id, "RUNNING")
+    world.step()
+    assert (world.cluster.cancelled, len(world.cluster.submitted)) == ([old.job_id], 2)
+    world.cluster.set_state(old.job_id, "CANCELED")
+    world.step()
+    assert len(world.cluster.submitted) == 3
+
+
+def test_state_of_an_earlier_epoch_is_not_taken(world: World) -> None:
+    world.step()
+    first = world.cluster.submitted[0]
+    world.cluster.jobs.clear()
+    world.step()
+    world.cluster.jobs.clear()
+    world.cluster.checkpoint(first.job_id, 7)  # the first attempt was still writing it when it was given up
+    world.step()
+    assert [(attempt.epoch, attempt.restored_from) for attempt in world.cluster.submitted] == [
+        (1, None), (2, None), (3, None)
+    ]  # fmt: skip
 
 
 def test_refused_submission_is_said_and_tried_at_growing_intervals(world: World) -> None:
