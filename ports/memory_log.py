@@ -20,6 +20,7 @@ class MemoryLog:
         }
         self._begins: dict[tuple[str, int], int] = dict.fromkeys(self._records, 0)
         self._counts = dict(partitions)
+        self.added = 0  # records, ever
 
     def reader(self) -> MemoryReader:
         return MemoryReader(self)
@@ -51,6 +52,7 @@ class MemoryLog:
                 partition = partition_of(key, self.count(topic))
                 held = self._records[topic, partition]
                 held.append(LogRecord(topic, partition, len(held), key, value, timestamp_ms))
+            self.added += len(records)
 
     def read(self, topic: str, partition: int, offset: int, limit: int) -> list[LogRecord]:
         with self._lock:

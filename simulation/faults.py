@@ -20,6 +20,7 @@ SEND_FAULTS: Final = frozenset(
     {FaultKind.SEND_LOST_ANSWER, FaultKind.SEND_REFUSED, FaultKind.SEND_DEAD, FaultKind.SEND_SLOW}
 )
 ENDS: Final = frozenset({FaultKind.KILL, FaultKind.OLDER_CHECKPOINT, FaultKind.STATE_LOST})
+NEVER: Final = 1 << 62
 ZOMBIE_TURNS: Final = 400  # a process that woke up too late is found and ended at last
 
 
@@ -36,6 +37,7 @@ class Faults:
         self._coming = list(faults)
         self._armed: dict[str, list[Fault]] = {}
         self._doomed: list[tuple[int, Task]] = []
+        self._next_turn = 0  # before it there is nothing to do unless something is armed
         self.struck: list[Fault] = []
 
     @property
@@ -46,9 +48,12 @@ class Faults:
         """Nothing befalls anybody any more."""
         self._coming.clear()
         self._armed.clear()
+        self._next_turn = 0
 
     def strike(self, task: Task, point: str) -> None:
         turn = self._scheduler.turn
+        if turn < self._next_turn and not self._armed:
+            return
         while self._coming and self._coming[0].turn <= turn:
             fault = self._coming.pop(0)
             self._armed.setdefault(fault.role, []).append(fault)
@@ -56,6 +61,9 @@ class Faults:
             self._doomed.remove(doomed)
             self._bury(doomed[1])
             self._scheduler.kill(doomed[1])
+        self._next_turn = min(
+            [*(fault.turn for fault in self._coming[:1]), *(at for at, _ in self._doomed)], default=NEVER
+        )
         for fault in self._armed.get(Role.OPERATOR, ()):
             if fault.kind is FaultKind.CLOCK_JUMP:
                 self._take(fault)
@@ -78,6 +86,8 @@ class Faults:
 
     def _take(self, fault: Fault) -> None:
         self._armed[fault.role].remove(fault)
+        if not self._armed[fault.role]:
+            del self._armed[fault.role]
         self.struck.append(fault)
         self._scheduler.note(f"{fault.kind} ({fault.amount})")
         self._scheduler.reached[f"fault:{fault.kind}"] += 1
@@ -90,6 +100,7 @@ class Faults:
         if fault.kind is FaultKind.ZOMBIE:
             task.frozen_until_turn = self._scheduler.turn + 10 + fault.amount
             self._doomed.append((task.frozen_until_turn + ZOMBIE_TURNS, task))
+            self._next_turn = 0
             return
         self._bury(task)
         task.dying = True
@@ -103,7 +114,8 @@ class Faults:
         for fault in self._armed.get(task.role, ()):
             if fault.kind in BATCH_FAULTS and (records > 1 or fault.kind is not FaultKind.LOG_HOLE):
                 self._take(fault)
-                return BATCH_FAULTS[fault.kind], fault.amount % records
+                last = records - 1 if fault.kind is FaultKind.LOG_HOLE else records
+                return BATCH_FAULTS[fault.kind], fault.amount % last
         return None
 
     def send_fault(self) -> FaultKind | None:

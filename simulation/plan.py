@@ -308,11 +308,17 @@ def _calls(random: Random, market: _Market, creates: int) -> list[Call]:
 
 
 def _faults(random: Random, count: int, turns: int) -> list[Fault]:
+    """Of all kinds, or in one plan of four the same again and again: some harm takes several in a row."""
     kinds = [kind for kind in FaultKind for _ in range(5 if kind in (FaultKind.KILL, FaultKind.ZOMBIE) else 2)]
+    focus = None
+    if random.random() < 0.25:
+        kind = random.choice(list(FaultKind))
+        focus, count = (kind, random.choice(AFFECTED[kind])), count + 4
     faults = []
     for _ in range(count):
         kind = random.choice(kinds)
-        faults.append(Fault(random.randrange(turns), kind, random.choice(AFFECTED[kind]), random.randrange(256)))
+        struck = focus or (kind, random.choice(AFFECTED[kind]))
+        faults.append(Fault(random.randrange(turns), *struck, random.randrange(256)))
     return sorted(faults, key=lambda fault: fault.turn)
 
 

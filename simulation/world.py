@@ -149,8 +149,7 @@ class World:
         return [*found, *(["deliveries"] if open_rows else [])]
 
     def _at_rest(self) -> bool:
-        ends = tuple(self.log.memory.ends(topic.name)[0] for topic in ALL_TOPICS)
-        signature = (ends, self.history.changes, len(self.scheduler.tasks))
+        signature = (self.log.memory.added, self.history.changes, len(self.scheduler.tasks))
         if signature != self._signature:
             self._signature, self._still_since_ms = signature, self.clock.now_ms
             return False

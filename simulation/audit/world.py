@@ -105,7 +105,8 @@ def _scaled(text: str, decimals: int) -> int:
     whole, _, part = text.partition(".")
     if not whole.isdecimal() or (part and not part.isdecimal()) or text.endswith(".") or len(part) > decimals:
         return 0
-    return int(whole) * 10**decimals + int(part.ljust(decimals, "0") or "0")
+    scale: int = 10**decimals
+    return int(whole) * scale + int(part.ljust(decimals, "0") or "0")
 
 
 def _audit_counts(world: World, trail: Trail) -> Iterator[Finding]:

@@ -32,6 +32,7 @@ class MemoryDatabase(Schema):
         self.commits = 0  # that wrote something
         self.on_change: Callable[[str, Row | None, Row], None] = _nobody_looks  # table, before, after: at each commit
         self.waiting = 0  # statements that wait for a lock: older versions are kept for them
+        self.deadlocks = 0  # broken by rolling one of the transactions back
         self._advisory: dict[str, Session] = {}
 
     def transaction(self) -> Transaction:

@@ -190,6 +190,7 @@ class Transaction:
         try:
             while blockers():
                 if self._waits_for_itself():
+                    database.deadlocks += 1
                     raise DeadlockVictimError(table.name)
                 database.turns.wait("db.lock:" + table.name, lambda: not blockers())
         except BaseException:
