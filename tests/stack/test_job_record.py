@@ -77,7 +77,7 @@ def test_deleted_savepoint_falls_back(tmp_path: Path) -> None:
 
 
 def test_state_of_an_epoch_that_is_over_is_no_state(tmp_path: Path) -> None:
-    """A later attempt began a new epoch without state, and left none: what an earlier epoch left is behind its outputs."""
+    """A later attempt began a new epoch and left no state: what an earlier epoch left is behind its outputs."""
     record = JobRecord((Attempt("a", 1, None, 1), Attempt("b", 2, None, 2)))
     make_state(tmp_path / "a" / "chk-50")
     assert find_newest_state(record, tmp_path) is None
