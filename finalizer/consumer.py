@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 import structlog
@@ -11,13 +12,16 @@ import structlog
 from contracts.dead_letter import Reason, dead_letter
 from finalizer.domain.batch import BatchPlan, CorruptFrameError, ReceivedFrame, decode_frame, plan_batch
 from finalizer.failpoints import Failpoint, survive
-from finalizer.ports import BatchOutcome, FinalizerStore, Moves, PositionsMovedError
+from finalizer.ports import BatchOutcome, FinalizerStore, Gap, Moves, PositionsMovedError
 from ports.clock import Clock
 from ports.message_log import LogReader, LogRecord, LogWriter
 
 MAX_RECORDS_A_POLL: Final = 500
 MAX_ENTRIES_A_BATCH: Final = 20_000  # bounds the transaction; a frame with more is a batch of its own
 POLL_SECONDS: Final = 0.02
+GAP_LOOK_MS: Final = 10_000  # between two looks at gaps; another instance may have found or filled one
+GAP_LOG_MS: Final = 60_000  # a gap that stands is said again
+MAX_GAPS_TOLD: Final = 20  # shards named in the log and in the health file
 
 log = structlog.get_logger()
 
@@ -41,6 +45,9 @@ class Consumer:
         self._topic, self._dead_letters = candidates, dead_letters
         self._positions: dict[int, int] | None = None  # None: to be read from the store
         self._waiting: deque[LogRecord] = deque()
+        self._gaps: tuple[int, Sequence[Gap]] = 0, ()
+        self._next_gap_look_ms = 0
+        self._next_gap_log_ms = 0
         self._figures = dict.fromkeys(
             (
                 "batches",
@@ -59,6 +66,8 @@ class Consumer:
     def step(self) -> bool:
         if self._positions is None:
             self._seek()
+        if self._clock.monotonic_ms() >= self._next_gap_look_ms:
+            self._look_at_gaps()
         if not self._waiting:
             self._waiting.extend(self._reader.poll(MAX_RECORDS_A_POLL, POLL_SECONDS))
         if not self._waiting:
@@ -134,14 +143,38 @@ class Consumer:
         self._figures["activated"] += outcome.activated
         self._figures["triggered"] += len(outcome.triggered)
         self._figures["refused"] += len(outcome.refused)
-        for progress in plan.progress:
-            if progress.gap is not None:
-                log.error("gap: restart the shard's writer from its checkpoint", shard=progress.shard, gap=progress.gap)
+        known = {gap.shard for gap in self._gaps[1]}
+        if any(progress.gap is not None or progress.shard in known for progress in plan.progress):
+            self._next_gap_look_ms = 0
         if outcome.refused:
             log.warning("claims refused, rules installed again", alert_ids=list(outcome.refused)[:20])
 
+    def _look_at_gaps(self) -> None:
+        """What the database says, so that a restart and another instance's gap are no end of the alarm."""
+        now_ms = self._clock.monotonic_ms()
+        self._next_gap_look_ms = now_ms + GAP_LOOK_MS
+        before = {gap.shard for gap in self._gaps[1]}
+        shards, gaps = self._gaps = self._store.gaps(MAX_GAPS_TOLD)
+        filled = sorted(before - {gap.shard for gap in gaps})
+        if filled and shards <= MAX_GAPS_TOLD:  # else some may only be beyond the list
+            log.info("gaps filled", shards=filled, still=shards)
+        fresh = [gap for gap in gaps if gap.shard not in before]
+        if now_ms >= self._next_gap_log_ms:
+            fresh, self._next_gap_log_ms = list(gaps), now_ms + GAP_LOG_MS
+        for gap in fresh:
+            log.error(
+                "gap: restart the shard's writer from a checkpoint before it, else under a new epoch",
+                shard=gap.shard, gap=gap.what, since_ms=gap.since_ms, shards_in_a_gap=shards,
+            )  # fmt: skip
+
     def detail(self) -> dict[str, Any]:
-        return {**self._figures, "positions": {str(p): o for p, o in (self._positions or {}).items()}}
+        """`gaps`: how many shards stand still because of one, and the longest standing (`since_ms`: wall clock)."""
+        shards, gaps = self._gaps
+        return {
+            **self._figures,
+            "gaps": {"shards": shards, "oldest": [asdict(gap) for gap in gaps]},
+            "positions": {str(p): o for p, o in (self._positions or {}).items()},
+        }
 
     def close(self) -> None:
         self._reader.close()

@@ -73,8 +73,21 @@ class Positions(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A shard that stands still: numbers of its candidates are missing (`what`), since `since_ms` (wall clock)."""
+
+    shard: str
+    what: str
+    since_ms: int
+
+
 class FinalizerStore(Positions, Protocol):
     """Candidates to facts."""
+
+    def gaps(self, limit: int) -> tuple[int, Sequence[Gap]]:
+        """How many shards have a gap that nobody has filled, and the longest standing of them, at most `limit`."""
+        ...
 
     def advance(self, moves: Moves) -> AbstractContextManager[FinalizerWork]:
         """One transaction that moves the positions; raises PositionsMovedError when they aren't where they were."""

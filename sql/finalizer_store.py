@@ -11,7 +11,7 @@ from psycopg import Connection
 
 from contracts.frames_pb2 import Direction
 from finalizer.domain.batch import Activated, BatchPlan, Claim, ShardProgress
-from finalizer.ports import BatchOutcome, Moves, PartitionCountError, PositionsMovedError
+from finalizer.ports import BatchOutcome, Gap, Moves, PartitionCountError, PositionsMovedError
 from sql.connection import Pool, Row, transaction
 from sql.named import load_queries
 
@@ -61,6 +61,11 @@ class PostgresFinalizerStore:
         with transaction(self._pool) as connection:
             move_positions(connection, moves)
             yield PostgresWork(connection)
+
+    def gaps(self, limit: int) -> tuple[int, Sequence[Gap]]:
+        with transaction(self._pool) as connection:
+            rows = list(QUERIES.find_gaps(connection, limit=limit))
+        return rows[0]["shards"] if rows else 0, [Gap(row["shard"], row["what"], row["since_ms"]) for row in rows]
 
     def shards_due(self, limit: int) -> Sequence[tuple[str, int]]:
         with transaction(self._pool) as connection:

@@ -10,7 +10,7 @@ from typing import Final
 from contracts.frames_pb2 import Direction
 from contracts.prices import format_price
 from finalizer.domain.batch import Activated, BatchPlan, Claim, ShardProgress
-from finalizer.ports import BatchOutcome, Moves
+from finalizer.ports import BatchOutcome, Gap, Moves
 from simulation.database.engine import MemoryDatabase
 from simulation.database.positions import move_positions, read_positions
 from simulation.database.schema import LIVE_STATUSES
@@ -35,6 +35,10 @@ class MemoryFinalizerStore:
         with self._database.transaction() as tx:
             move_positions(self._database, tx, moves)
             yield MemoryWork(self._database, tx)
+
+    def gaps(self, limit: int) -> tuple[int, Sequence[Gap]]:
+        with self._database.transaction() as tx:
+            return find_gaps(self._database, tx, limit)
 
     def shards_due(self, limit: int) -> Sequence[tuple[str, int]]:
         with self._database.transaction() as tx:
@@ -87,6 +91,14 @@ def write_progress(database: MemoryDatabase, tx: Transaction, progress: Sequence
         else:
             tx.lock(record, NO_KEY_UPDATE)
             tx.update(record, {**values, "updated_at": tx.now_ms})
+
+
+def find_gaps(database: MemoryDatabase, tx: Transaction, limit: int) -> tuple[int, list[Gap]]:
+    """How many there are, and the longest standing."""
+    tx.statement("find_gaps")
+    rows = [row for row in tx.rows(database.shard_progress) if row["gap"] is not None]
+    rows.sort(key=lambda row: (row["updated_at"], row["shard"]))
+    return len(rows), [Gap(row["shard"], row["gap"], row["updated_at"]) for row in rows[:limit]]
 
 
 def activate_alerts(database: MemoryDatabase, tx: Transaction, activations: Sequence[Activated]) -> int:

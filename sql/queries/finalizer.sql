@@ -28,6 +28,13 @@ UPDATE consumer_positions p SET next_offset = m.next_offset
 SELECT shard, epoch, number, position, frontier_ms, metrics_epoch, metrics_number, marker_id, rejected, duplicate, late, gap
   FROM shard_progress WHERE shard = ANY (:shards::text[]);
 
+-- name: find_gaps
+-- A shard with a gap is written again only when the gap is filled, so its row is as old as the gap.
+SELECT shard, gap AS what, floor(extract(epoch FROM updated_at) * 1000)::bigint AS since_ms, count(*) OVER () AS shards
+  FROM shard_progress WHERE gap IS NOT NULL
+ ORDER BY updated_at, shard
+ LIMIT :limit;
+
 -- name: write_progress!
 INSERT INTO shard_progress AS p
        (shard, epoch, number, position, frontier_ms, metrics_epoch, metrics_number, marker_id, rejected, duplicate, late, gap)

@@ -8,15 +8,16 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from contracts.dead_letter import DeadLetter
 from contracts.frames_pb2 import CandidateFrame, Counts, Direction
 from contracts.prices import format_price
 from contracts.trigger import TriggerMessage
-from finalizer.consumer import Consumer
+from finalizer.consumer import GAP_LOG_MS, GAP_LOOK_MS, Consumer
 from ports.memory_log import MemoryLog
 from sql.finalizer_store import PostgresFinalizerStore
-from tests.finalizer.settable_clock import DieAt, DiedError
+from tests.finalizer.settable_clock import DieAt, DiedError, SettableClock
 from tests.finalizer.world import (
     DEAD_LETTERS,
     END_MS,
@@ -163,6 +164,35 @@ def test_a_gap_is_recorded_until_it_is_filled(world: World, log: MemoryLog, make
     drain(consumer)
     assert world.value("SELECT gap FROM shard_progress") is None
     assert world.alert(ids[0])["status"] == "TRIGGERED"
+
+
+def test_a_gap_that_nobody_fills_is_said_again_until_it_is_filled(
+    world: World, log: MemoryLog, clock: SettableClock, make_consumer: MakeConsumer
+) -> None:
+    first, last = world.add_alerts(2)
+    broken = [frame([candidate(first, 3)], first=3, shard=shard) for shard in (SHARD, "stocks/1~9")]
+    publish(log, frame([activation(first, 1)]), *broken)
+    with capture_logs() as said:
+        drain(make_consumer())
+    assert [line["shard"] for line in said if line["log_level"] == "error"] == [SHARD, "stocks/1~9"]
+    consumer = make_consumer()  # restarted, and another may have found the gap: the database tells
+    with capture_logs() as said:
+        drain(consumer)
+        clock.now_ms += GAP_LOG_MS - 1
+        drain(consumer)
+    assert len(said) == 2
+    told = consumer.detail()["gaps"]
+    assert (told["shards"], [gap["shard"] for gap in told["oldest"]]) == (2, [SHARD, "stocks/1~9"])
+    stamp = world.value("SELECT extract(epoch FROM updated_at) FROM shard_progress WHERE shard = %s", SHARD)
+    assert told["oldest"][0]["since_ms"] == int(stamp * 1000)
+    assert "number 2 is missing" in told["oldest"][0]["what"]
+    with capture_logs() as said:
+        clock.now_ms += 1 + GAP_LOOK_MS
+        drain(consumer)
+    assert len(said) == 2
+    publish(log, frame([activation(last, 2), candidate(first, 3)], first=2))
+    drain(consumer)
+    assert [gap["shard"] for gap in consumer.detail()["gaps"]["oldest"]] == ["stocks/1~9"]
 
 
 def test_a_new_epoch_begins_at_one_and_an_old_one_is_over(

@@ -179,6 +179,19 @@ def test_progress_is_stored_whole_and_shards_never_seen_are_left_out(world: Worl
         assert work.progress([SHARD]) == {SHARD: ShardProgress(SHARD, 3)}
 
 
+def test_gaps_that_stand_are_told_the_oldest_first(world: World) -> None:
+    store = world.adapter.finalizer()
+    assert store.gaps(10) == (0, [])
+    world.apply(progress=[ShardProgress(SHARD, gap="a gap"), ShardProgress("whole/0~1", 1)])
+    world.apply(progress=[ShardProgress(OTHER_SHARD, gap="another")])
+    shards, gaps = store.gaps(10)
+    assert (shards, {(gap.shard, gap.what) for gap in gaps}) == (2, {(SHARD, "a gap"), (OTHER_SHARD, "another")})
+    assert [gap.since_ms for gap in gaps] == sorted(gap.since_ms for gap in gaps)
+    assert store.gaps(1) == (2, [gaps[0]])
+    world.apply(progress=[ShardProgress(SHARD, 3)])
+    assert [gap.shard for gap in store.gaps(10)[1]] == [OTHER_SHARD]
+
+
 def test_what_is_due_is_what_the_sweep_has_not_reached_or_what_came_behind_it(world: World) -> None:
     store = world.adapter.finalizer()
     world.set_frontier(END_MS)
