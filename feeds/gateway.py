@@ -29,6 +29,7 @@ POLL_SECONDS: Final = 0.01
 FEEDS_INTERVAL_MS: Final = 1_000  # leases checked, new feeds noticed
 CONTROLS_INTERVAL_MS: Final = 100
 CHECKPOINT_INTERVAL_MS: Final = 10_000
+TAKE_OVER_MS: Final = 3 * CHECKPOINT_INTERVAL_MS  # a gateway that saves no checkpoint for so long has died
 MAX_CONTROLS: Final = 500
 
 log = structlog.get_logger()
@@ -68,7 +69,7 @@ class FeedGateway:
         self._dead_letters_topic = DEAD_LETTERS.named(topic_prefix)
         self._cores: dict[str, GatewayCore] = {}
         self._rows: dict[str, FeedRow] = {}
-        self._lost: set[str] = set()
+        self._lost: dict[str, tuple[int, int]] = {}  # feed -> signs of life of whoever serves it, and since when
         self._opener = FeedOpener(store, writer, prices, self._prices_topic, clock)
         self._letters: list[DeadLetter] = []
         self._asked_feeds_ms = self._asked_controls_ms = self._saved_ms = clock.monotonic_ms()
@@ -157,6 +158,16 @@ class FeedGateway:
     def _may_serve(self, feed: str) -> bool:
         return (self._served.feeds is None or feed in self._served.feeds) and feed not in self._lost
 
+    def _watch_lost(self) -> None:
+        """A feed whose gateway gives no sign of life any more is nobody's: it may be taken."""
+        now_ms = self._clock.monotonic_ms()
+        for feed, (signs, since_ms) in list(self._lost.items()):
+            row = self._rows.get(feed)
+            if row is None or (now_ms - since_ms >= TAKE_OVER_MS and row.signs_of_life == signs):
+                del self._lost[feed]
+            elif row.signs_of_life != signs:
+                self._lost[feed] = row.signs_of_life, now_ms
+
     def _undeliverable(self, entry: SourceEntry, name: object) -> None:
         """No feed's entry: a dead letter of the gateway that serves every feed, silence from others."""
         feed = self._default_feed() if name is None else name
@@ -241,11 +252,12 @@ class FeedGateway:
         for feed, core in list(self._cores.items()):
             if feed not in self._rows or self._rows[feed].lease != core.lease:
                 self._leave(LeaseLostError(feed, core.lease))
+        self._watch_lost()
         wanted = [row for feed, row in self._rows.items() if feed not in self._cores and self._may_serve(feed)]
         opened = self._opener.open(wanted, start)
         for feed, opened_core in opened.items():
             if opened_core is None:
-                self._lost.add(feed)
+                self._lose(feed)
             else:
                 self._open(opened_core)
         for feed, core in self._cores.items():
@@ -267,7 +279,10 @@ class FeedGateway:
         self._cores.pop(error.feed, None)
         self._own.drop(error.feed)
         if error.feed in self._rows:
-            self._lost.add(error.feed)
+            self._lose(error.feed)
+
+    def _lose(self, feed: str) -> None:
+        self._lost[feed] = self._rows[feed].signs_of_life, self._clock.monotonic_ms()
 
     def _start_positions(self) -> dict[str, int]:
         """Least over all feeds; a partition that a feed doesn't know begins at its beginning."""

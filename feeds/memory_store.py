@@ -50,13 +50,15 @@ class MemoryFeedStore:
     def take_lease(self, feed: str, first_checkpoint: str) -> TakenFeed | None:
         if feed not in self.rows:
             return None
-        self.rows[feed] = replace(self.rows[feed], lease=self.rows[feed].lease + 1)
+        row = self.rows[feed]
+        self.rows[feed] = replace(row, lease=row.lease + 1, signs_of_life=row.signs_of_life + 1)
         return TakenFeed(self.rows[feed], self.checkpoints.setdefault(feed, first_checkpoint))
 
     def save_checkpoints(self, leases: Mapping[str, int], checkpoints: Mapping[str, str]) -> None:
         for feed, checkpoint in checkpoints.items():
             if feed in self.rows and self.rows[feed].lease == leases[feed]:
                 self.checkpoints[feed] = checkpoint
+                self.rows[feed] = replace(self.rows[feed], signs_of_life=self.rows[feed].signs_of_life + 1)
 
     def list_instruments(self, feed: str) -> Mapping[str, int]:
         return dict(self.instruments.get(feed, {}))

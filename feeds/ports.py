@@ -21,13 +21,17 @@ class StoreAwayError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class FeedRow:
-    """A row of `feeds`: `clock_mode` is live or replay, `settings` the JSON object as stored."""
+    """A row of `feeds`: `clock_mode` is live or replay, `settings` the JSON object as stored.
+
+    signs_of_life: raised with every checkpoint of whoever serves the feed.
+    """
 
     feed: str
     buckets: int
     clock_mode: str
     settings: Mapping[str, Any]
     lease: int
+    signs_of_life: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ class FeedStore(Protocol):
         ...
 
     def save_checkpoints(self, leases: Mapping[str, int], checkpoints: Mapping[str, str]) -> None:
-        """Feed -> JSON; a feed whose lease is not the given one any more keeps what it has."""
+        """Feed -> JSON, with a sign of life; a feed whose lease is not the given one any more keeps what it has."""
         ...
 
     def list_instruments(self, feed: str) -> Mapping[str, int]:

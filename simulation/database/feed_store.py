@@ -75,7 +75,8 @@ class MemoryFeedStore:
 
 
 def _feed_row(row: Row) -> FeedRow:
-    return FeedRow(row["feed"], row["buckets"], row["clock_mode"], dict(row["settings"]), row["lease"])
+    settings = dict(row["settings"])
+    return FeedRow(row["feed"], row["buckets"], row["clock_mode"], settings, row["lease"], row["signs_of_life"])
 
 
 def take_lease(database: MemoryDatabase, tx: Transaction, feed: str, first_checkpoint: str) -> Row | None:
@@ -85,7 +86,8 @@ def take_lease(database: MemoryDatabase, tx: Transaction, feed: str, first_check
     if record is None or row is None:
         return None
     checkpoint = json.loads(first_checkpoint) if row["checkpoint"] is None else row["checkpoint"]
-    return tx.update(record, {"lease": row["lease"] + 1, "checkpoint": checkpoint})
+    changes = {"lease": row["lease"] + 1, "signs_of_life": row["signs_of_life"] + 1, "checkpoint": checkpoint}
+    return tx.update(record, changes)
 
 
 def save_checkpoints(
@@ -95,8 +97,10 @@ def save_checkpoints(
     for feed in sorted(checkpoints):
         record = database.feeds.primary.records.get(feed)
         lease = leases[feed]
-        if record is not None and tx.take(record, lambda row, lease=lease: row["lease"] == lease) is not None:  # type: ignore[misc]
-            tx.update(record, {"checkpoint": json.loads(checkpoints[feed])})
+        row = None if record is None else tx.take(record, lambda row, lease=lease: row["lease"] == lease)  # type: ignore[misc]
+        if record is not None and row is not None:
+            changes = {"checkpoint": json.loads(checkpoints[feed]), "signs_of_life": row["signs_of_life"] + 1}
+            tx.update(record, changes)
 
 
 def _unpublished(database: MemoryDatabase, tx: Transaction, feed: str) -> list[Row]:

@@ -58,8 +58,8 @@ class Schema:
         self.feeds = Table(
             "feeds",
             [("feed",)],
-            {"feed": None, "buckets": None, "clock_mode": None, "settings": {}, "lease": 0, "last_control": 0,
-             "checkpoint": None, "created_at": None},
+            {"feed": None, "buckets": None, "clock_mode": None, "settings": {}, "lease": 0, "signs_of_life": 0,
+             "last_control": 0, "checkpoint": None, "created_at": None},
             check=_wrong_feed,
         )  # fmt: skip
         self.instruments = Table(

@@ -9,6 +9,7 @@ CREATE TABLE feeds (
     clock_mode      text NOT NULL CHECK (clock_mode IN ('live', 'replay')),
     settings        jsonb NOT NULL DEFAULT '{}',
     lease           bigint NOT NULL DEFAULT 0,          -- raised by each gateway that takes the feed; fences the one before
+    signs_of_life   bigint NOT NULL DEFAULT 0,          -- raised with every checkpoint: a standby takes the feed when it stands still
     last_control    bigint NOT NULL DEFAULT 0,          -- newest control_number assigned
     checkpoint      jsonb,                              -- where a new gateway's scan of prices.v1 begins, and what was known there (feeds/recovery.py)
     created_at      timestamptz NOT NULL DEFAULT now()

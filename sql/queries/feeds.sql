@@ -1,15 +1,16 @@
 -- What a feed's gateway asks. Whatever it writes is conditional on its lease.
 
 -- name: list_feeds
-SELECT feed, buckets, clock_mode, settings, lease FROM feeds ORDER BY feed;
+SELECT feed, buckets, clock_mode, settings, lease, signs_of_life FROM feeds ORDER BY feed;
 
 -- name: take_lease^
-UPDATE feeds SET lease = lease + 1, checkpoint = coalesce(checkpoint, :first_checkpoint::jsonb)
+UPDATE feeds SET lease = lease + 1, signs_of_life = signs_of_life + 1,
+       checkpoint = coalesce(checkpoint, :first_checkpoint::jsonb)
  WHERE feed = :feed
-RETURNING feed, buckets, clock_mode, settings, lease, checkpoint::text AS checkpoint;
+RETURNING feed, buckets, clock_mode, settings, lease, signs_of_life, checkpoint::text AS checkpoint;
 
 -- name: save_checkpoints!
-UPDATE feeds f SET checkpoint = given.checkpoint::jsonb
+UPDATE feeds f SET checkpoint = given.checkpoint::jsonb, signs_of_life = f.signs_of_life + 1
   FROM unnest(:feeds::text[], :leases::bigint[], :checkpoints::text[]) AS given (feed, lease, checkpoint)
  WHERE f.feed = given.feed AND f.lease = given.lease;
 

@@ -216,6 +216,26 @@ def test_a_gateway_that_wakes_late_is_fenced(world: World, read_frames: Any) -> 
     assert len(world.prices()) == frames
 
 
+def test_a_standby_takes_a_feed_whose_gateway_gives_no_sign_of_life(world: World, read_frames: Any) -> None:
+    world.declare("f")
+    standby = world.open()
+    serving = world.open()
+    for _ in range(8):  # longer than a takeover takes, had the other one died
+        world.clock.pass_ms(10_000)
+        serving.step()
+        standby.step()
+    assert standby.detail()["lost"] == ["f"]
+    assert serving.detail()["feeds"]["f"]["lease"] == 2
+    world.send(*[tick("AAA", n) for n in range(3)])
+    for _ in range(5):  # nobody serves
+        world.clock.pass_ms(10_000)
+        standby.step()
+    world.run(standby)
+    assert standby.detail()["feeds"]["f"]["lease"] == 3
+    ticks = [e for e in read_frames(world.prices(), "f")[0][bucket_of("AAA", 4)] if e[0] == "tick"]
+    assert [e[4] for e in ticks] == [1, 2, 3]
+
+
 def test_a_fence_of_a_gateway_that_died_at_once_is_respected(world: World, read_frames: Any) -> None:
     """Leases 1, 2 and 3: what 1 wrote behind 2's fence is void for the third gateway as for the rolling job."""
     world.declare("f", buckets=1)
