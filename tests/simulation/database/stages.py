@@ -119,21 +119,25 @@ class ThreadStage:
 
 
 class GreenletStage:
-    """Actors are greenlets; simulation.turns.Turns for the database that they use."""
+    """Actors are greenlets; simulation.turns.Turns for the database that they use.
+
+    Whoever has waited longest goes on first; `choose` may want another order: it picks one of so many.
+    """
 
     def __init__(self) -> None:
+        self.choose: Callable[[int], int] = lambda _: 0
         self._actors: list[Actor] = []
         self._blocked: list[Actor] = []  # in the order in which they wait
         self._current: Actor | None = None
-        self._holds: dict[str, Hold] = {}
+        self._holds: dict[tuple[Actor | None, str], Hold] = {}
 
     # -- Turns
     def pause(self, point: str) -> None:
-        hold = self._holds.pop(point, None)
+        hold = self._holds.pop((self._current, point), None)
         if hold is not None:
             hold()
-        if any(actor.ready is not None and actor.ready() for actor in self._blocked):
-            self.wait(point, lambda: True)  # whoever has waited goes first
+        if self._free() and self.choose(2) == 0:
+            self.wait(point, lambda: True)
 
     def wait(self, point: str, ready: Callable[[], bool]) -> None:
         actor = self._current
@@ -149,8 +153,8 @@ class GreenletStage:
 
     @contextmanager
     def holding_at(self, point: str, hold: Hold) -> Iterator[None]:
-        """The next pause at `point` holds."""
-        self._holds[point] = hold
+        """The present actor's next pause at `point` holds."""
+        self._holds[self._current, point] = hold
         yield
 
     # -- as ThreadStage
@@ -180,11 +184,15 @@ class GreenletStage:
 
     def _settle(self) -> None:
         while True:
-            free = [actor for actor in self._blocked if actor.ready is not None and actor.ready()]
+            free = self._free()
             if not free:
                 return
-            self._blocked.remove(free[0])
-            self._enter(free[0])
+            actor = free[self.choose(len(free))]
+            self._blocked.remove(actor)
+            self._enter(actor)
+
+    def _free(self) -> list[Actor]:
+        return [actor for actor in self._blocked if actor.ready is not None and actor.ready()]
 
     def finish(self) -> None:
         while held := [actor for actor in self._actors if actor.state is State.HELD]:
