@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import orjson
 from pydantic import TypeAdapter
@@ -38,8 +38,9 @@ def play_source(world: World) -> None:
     """One partition, so that its order is the order."""
     writer = world.log.writer()
     for message in world.plan.messages:
-        if message.after_ms:
-            world.scheduler.sleep(message.after_ms)
+        wait_ms = max(message.after_ms, message.at_ms - world.clock.now_ms)
+        if wait_ms:
+            world.scheduler.sleep(wait_ms)
         body = message.body
         at_ms = body.get("ts", 0)
         writer.append(TICKS.name, str(body.get("symbol")).encode(), orjson.dumps(body), at_ms)
@@ -163,7 +164,8 @@ class Operator:
         """Before anything runs."""
         plan, database = self._world.plan, self._world.database
         for feed in plan.feeds:
-            self._reference.create_feed(feed.name, feed.buckets, "replay", FeedSettings(**feed.settings))
+            mode: Literal["live", "replay"] = "live" if plan.live else "replay"
+            self._reference.create_feed(feed.name, feed.buckets, mode, FeedSettings(**feed.settings))
             for symbol, decimals in feed.symbols.items():
                 self._reference.add_instrument(symbol, feed.name, decimals)
         owners = MemoryApiDatabase(database)

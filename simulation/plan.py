@@ -11,6 +11,9 @@ from enum import StrEnum
 from random import Random
 from typing import Any, Final
 
+from simulation.clock import START_WALL_MS
+
+LIVE_SHARE: Final = 0.02  # of the plans: they take long, as a promise a second comes of them
 START_MS: Final = 1_767_225_600_000
 RUBBISH: Final = ("0", "-3.5", "NaN", "1e999", "", "12,5", " 5", "0.000000001")
 THRESHOLDS_BPS: Final = (1, 5, 10, 25, 50, 100, 300)
@@ -105,10 +108,11 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One record of ticks.v1, `after_ms` after the one before."""
+    """One record of ticks.v1, `after_ms` after the one before, and not before `at_ms` (from the beginning)."""
 
     after_ms: int
     body: Mapping[str, Any]
+    at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,26 +151,30 @@ class Plan:
     faults: Sequence[Fault]
     instances: Mapping[Role, int]
     channels: Sequence[int]  # of each owner
+    live: bool = False  # prices of the wall clock's time, whose frontier the gateway promises; else a replay
 
 
 def make_plan(seed: int) -> Plan:
     """The plan of a seed."""
     random = Random(f"plan/{seed}")  # noqa: S311  (a simulation's seed, no secret)
-    size = random.choice((1, 1, 1, 2, 4))
-    step_ms = random.choice((5_000, 20_000, 20_000, 60_000))
+    live = random.random() < LIVE_SHARE
+    size = 2 if live else random.choice((1, 1, 1, 2, 4))
+    step_ms = random.choice((5_000, 10_000) if live else (5_000, 20_000, 20_000, 60_000))
     feeds = _feeds(random, step_ms)
-    market = _Market(random, feeds, step_ms)
-    rounds = random.randrange(5, 9) * size
+    market = _Market(random, feeds, step_ms, live)
+    rounds = random.randrange(14, 20) if live else random.randrange(5, 9) * size
     for _ in range(rounds):
         market.play_round()
     market.end()
     calls = _calls(random, market, random.randrange(3, 8) * size)
-    turns = 700 * size
+    turns = 4_000 if live else 700 * size
     faults = _faults(random, random.choice((0, 1, 2, 3, 4, 6)) * min(size, 2), turns)
     instances = {role: random.choice((1, 1, 2)) for role in SERVICES}
     instances |= {Role.GATEWAY: 1, Role.ROLLING: 1, Role.MATCHER: 1}
     channels = [random.choice((0, 1, 2)) for _ in range(OWNERS)]
-    return Plan(seed, feeds, market.messages, calls, market.words, faults, instances, channels)
+    if live:  # a clock that is wrong makes the gateway refuse prices, and then nobody knows which are right
+        faults = [fault for fault in faults if fault.kind is not FaultKind.CLOCK_JUMP]
+    return Plan(seed, feeds, market.messages, calls, market.words, faults, instances, channels, live)
 
 
 def _feeds(random: Random, step_ms: int) -> list[Feed]:
@@ -183,11 +191,13 @@ def _feeds(random: Random, step_ms: int) -> list[Feed]:
 class _Market:
     """Walks the prices and writes down what the sources and the operator say."""
 
-    def __init__(self, random: Random, feeds: Sequence[Feed], step_ms: int) -> None:
-        self.random, self.feeds, self.step_ms = random, feeds, step_ms
+    def __init__(self, random: Random, feeds: Sequence[Feed], step_ms: int, live: bool) -> None:
+        self.random, self.feeds, self.step_ms, self.live = random, feeds, step_ms, live
+        self.start_ms = START_WALL_MS if live else START_MS
+        self.pace = 40 if live else 1  # how much longer everybody waits
         self.messages: list[Message] = []
         self.words: list[Word] = []
-        self.now_ms = START_MS
+        self.now_ms = self.start_ms
         self.symbols = {symbol: feed for feed in feeds for symbol in feed.symbols}
         self.price = {
             symbol: random.randrange(500, 5_000) * 10 ** feed.symbols[symbol] for symbol, feed in self.symbols.items()
@@ -206,17 +216,18 @@ class _Market:
         for symbol in self.symbols:
             for _ in range(self.random.choice((1, 1, 1, 1, 2))):
                 self._tick(symbol)
-        if self.random.random() < 0.35:
+        if self.random.random() < 0.35 and not self.live:
             feed = self.random.choice(self.feeds)
-            back = self.random.choice((1, 2, 5)) * self.step_ms
+            back = self.random.choice((0, 1, 2, 5)) * self.step_ms
             self._say({"type": "heartbeat", "ts": self.now_ms - back, "feed": feed.name})
 
     def end(self) -> None:
         for _, body in self._held:
             self._say(body)
         for feed in self.feeds:
-            self._say({"type": "flush", "feed": feed.name})
-            if self.random.random() < 0.7:
+            if not self.live:
+                self._say({"type": "flush", "feed": feed.name})
+            if self.random.random() < 0.7 and not self.live:
                 later = self.now_ms + self.random.choice((0, 10, 100)) * self.step_ms
                 self._say({"type": "heartbeat", "ts": later, "feed": feed.name})
             self._say({"type": "marker", "marker_id": 1, "feed": feed.name})
@@ -257,12 +268,13 @@ class _Market:
         new, old = self.random.choice(((2, 1), (3, 1), (1, 10), (3, 2)))
         self.price[symbol] = max(1, round(self.price[symbol] * old / new))
         arguments = {"effective_from_ms": self.now_ms, "new_shares": new, "old_shares": old}
-        self.words.append(Word(self.random.choice((0, 5, 100, 400)), "split", symbol, arguments))
+        self.words.append(Word(self.pace * self.random.choice((0, 5, 100, 400)), "split", symbol, arguments))
         if self.random.random() < 0.6:
-            self.words.append(Word(self.random.choice((1, 50, 300)), "resume", symbol, {}))
+            self.words.append(Word(self.pace * self.random.choice((1, 50, 300)), "resume", symbol, {}))
 
     def _say(self, body: Mapping[str, Any]) -> None:
-        self.messages.append(Message(self.random.choice((0, 0, 5, 20, 60)), body))
+        at_ms = self.now_ms - self.start_ms if self.live else 0
+        self.messages.append(Message(self.random.choice((0, 0, 5, 20, 60)), body, at_ms))
 
 
 def _calls(random: Random, market: _Market, creates: int) -> list[Call]:
@@ -284,14 +296,14 @@ def _calls(random: Random, market: _Market, creates: int) -> list[Call]:
                 "kind": "price", "direction": random.choice(("ABOVE", "BELOW")),
                 "target": decimal_text(target, decimals),
             }  # fmt: skip
-        at_ms = START_MS + random.randrange(0, 4) * market.step_ms
+        at_ms = market.start_ms + random.randrange(0, 4) * market.step_ms
         if random.random() < 0.4:
             request["expires_at"] = at_ms + random.randrange(1, 12) * market.step_ms
-        created_at_ms = at_ms if random.random() < 0.85 else None
+        created_at_ms = at_ms if random.random() < 0.85 and not market.live else None
         calls.append(
             Call(
                 client,
-                random.choice((0, 10, 40, 150)),
+                market.pace * random.choice((0, 10, 40, 150)),
                 "create",
                 owner,
                 0,
@@ -303,7 +315,7 @@ def _calls(random: Random, market: _Market, creates: int) -> list[Call]:
         for _ in range(random.choice((0, 0, 0, 1, 2, 3))):
             action = random.choice(("cancel", "pause", "pause", "resume", "resume", "find", "page"))
             who = owner if random.random() < 0.9 else 1 - owner
-            calls.append(Call(client, random.choice((0, 5, 60, 200)), action, who, random.randrange(8)))
+            calls.append(Call(client, market.pace * random.choice((0, 5, 60, 200)), action, who, random.randrange(8)))
     return calls
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
 
+from contracts.keys import bucket_shard
 from contracts.topics import ALL_TOPICS, CANDIDATES, DEAD_LETTERS, PRICES, SHARD_LOG, TICKS, TRIGGERS
 from feeds.gateway import FeedGateway, Served
 from feeds.ports import StoreAwayError
@@ -40,6 +41,8 @@ PASSING: Final[tuple[type[Exception], ...]] = (DatabaseAwayError, LogError, Stor
 PARTITIONS: Final = 2
 MAX_TURNS: Final = 60_000
 MAX_IDLE_MS: Final = 300  # between two looks of an idle service
+LIVE_IDLE_MS: Final = 1_000  # the same where minutes pass
+OUTLAST_MS: Final = 15_000
 CALM_IDLE_MS: Final = 20_000  # the same when nobody says anything any more
 REST_MS: Final = 2 * CALM_IDLE_MS  # nothing has happened for so long, and nothing is waiting: it is over
 RETRY_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
@@ -120,11 +123,25 @@ class World:
             lambda: all(script.greenlet.dead for script in scripts) and self.scheduler.turn > last_turn, MAX_TURNS
         )
         self.faults.calm()
-        self._calm = True
         try:
+            if self.plan.live:
+                self._outlast()
+            self._calm = True
             self.scheduler.run(self._at_rest, MAX_TURNS)
         except StuckError as error:
             raise StuckError(f"{error}; waiting: {', '.join(self.waiting())}") from None
+
+    def _outlast(self) -> None:
+        """A live feed's promises never end: some more of them, until all has been said, then its gateway stops."""
+        until_ms = self.clock.now_ms + OUTLAST_MS
+
+        def over() -> bool:
+            waiting = any(row["published_at"] is None for row in self.database.rows("feed_controls"))
+            return self.clock.now_ms >= until_ms and not self._unmarked() and not waiting
+
+        self.scheduler.run(over, MAX_TURNS)
+        for task in [task for task in self.scheduler.tasks if task.role == Role.GATEWAY]:
+            self.scheduler.kill(task)
 
     def close(self) -> None:
         """End every task."""
@@ -143,10 +160,23 @@ class World:
             }
             if positions != {partition: end for partition, (_, end) in ends[topic].items()}:
                 found.append(f"reader of {topic}")
+        if self._unmarked():
+            found.append("source")
         for table in ("rule_commands", "feed_controls", "triggers"):
             found += [table for row in self.database.rows(table) if row["published_at"] is None][:1]
         open_rows = [row for row in self.database.rows("deliveries") if row["status"] in ("PENDING", "SENDING")]
         return [*found, *(["deliveries"] if open_rows else [])]
+
+    def _unmarked(self) -> bool:
+        """Whether a bucket has not told the last word of its source yet, which is a marker."""
+        marked = {message.body["feed"] for message in self.plan.messages if message.body.get("type") == "marker"}
+        told = {row["shard"] for row in self.database.rows("shard_progress") if row["marker_id"]}
+        return any(
+            bucket_shard(feed.name, bucket) not in told
+            for feed in self.plan.feeds
+            if feed.name in marked
+            for bucket in range(feed.buckets)
+        )
 
     def _at_rest(self) -> bool:
         signature = (self.log.memory.added, self.history.changes, len(self.scheduler.tasks))
@@ -190,7 +220,8 @@ class World:
 
     def idle_ms(self, before_ms: int) -> int:
         """The next rest of who found nothing to do after a rest of `before_ms`."""
-        return min(CALM_IDLE_MS if self._calm else MAX_IDLE_MS, before_ms * 2 + 10)
+        most_ms = CALM_IDLE_MS if self._calm else LIVE_IDLE_MS if self.plan.live else MAX_IDLE_MS
+        return min(most_ms, before_ms * 2 + 10)
 
     def _close(self, service: Service | None, name: str) -> None:
         if service is None:

@@ -19,6 +19,7 @@ from simulation.plan import FaultKind, Feed, Role
 
 if TYPE_CHECKING:
     from simulation.world import World
+MAKES_DOUBT: Final = frozenset({FaultKind.ZOMBIE, FaultKind.CLOCK_JUMP})  # a lease is over when the wall clock says so
 
 FLUSH: Final = -1
 Said = Row | int  # a heartbeat's time, or FLUSH
@@ -37,6 +38,33 @@ def audit_world(world: World) -> list[Finding]:
 def _audit_gateway(world: World) -> Iterator[Finding]:
     """Each bucket has what the source said of its symbols and to all, in that order, once."""
     feeds = {feed.name: feed for feed in world.plan.feeds}
+    expected, refused, rubbish = _source_said(world, feeds)
+    told = Counter[str]()
+    for bucket_key, entries in price_entries(world.log.memory.records(PRICES.name)).items():
+        said = [said for entry in entries if (said := _said(entry)) is not None]
+        wanted = expected.pop(bucket_key, [])
+        if world.plan.live:
+            said, wanted = _as_live(said, feeds[bucket_key[0]]), _as_live(wanted, feeds[bucket_key[0]])
+        if said != wanted:
+            at = next((k for k, pair in enumerate(zip(said, wanted, strict=False)) if pair[0] != pair[1]), len(wanted))
+            yield Finding(
+                "gateway", f"{bucket_key}: entry {at} of {len(said)} is not what the source said ({len(wanted)})"
+            )
+        told[bucket_key[0]] += sum(entry for entry in entries if isinstance(entry, int))
+    for bucket_key in expected:
+        yield Finding("gateway", f"{bucket_key}: nothing of it in prices.v1")
+    if told != refused:
+        yield Finding("gateway", f"refused without a row: {dict(told)}, not {dict(refused)}")
+    letters = (orjson.loads(record.value) for record in world.log.memory.records(DEAD_LETTERS.name))
+    unburied = rubbish - {letter["position"] for letter in letters}
+    if unburied:
+        yield Finding("gateway", f"no dead letter for {sorted(unburied)}")
+
+
+def _source_said(
+    world: World, feeds: dict[str, Feed]
+) -> tuple[dict[tuple[str, int], list[Said]], Counter[str], set[int]]:
+    """What each bucket must hold; how much of each feed is refused without a row; positions of what is refused."""
     expected: dict[tuple[str, int], list[Said]] = {}
     refused = Counter[str]()
     rubbish = set()
@@ -56,24 +84,13 @@ def _audit_gateway(world: World) -> Iterator[Finding]:
             refused[feed.name] += 1
         else:
             expected.setdefault((feed.name, bucket_of(row.symbol, feed.buckets)), []).append(row)
-    told = Counter[str]()
-    for bucket_key, entries in price_entries(world.log.memory.records(PRICES.name)).items():
-        said = [said for entry in entries if (said := _said(entry)) is not None]
-        wanted = expected.pop(bucket_key, [])
-        if said != wanted:
-            at = next((k for k, pair in enumerate(zip(said, wanted, strict=False)) if pair[0] != pair[1]), len(wanted))
-            yield Finding(
-                "gateway", f"{bucket_key}: entry {at} of {len(said)} is not what the source said ({len(wanted)})"
-            )
-        told[bucket_key[0]] += sum(entry for entry in entries if isinstance(entry, int))
-    for bucket_key in expected:
-        yield Finding("gateway", f"{bucket_key}: nothing of it in prices.v1")
-    if told != refused:
-        yield Finding("gateway", f"refused without a row: {dict(told)}, not {dict(refused)}")
-    letters = (orjson.loads(record.value) for record in world.log.memory.records(DEAD_LETTERS.name))
-    unburied = rubbish - {letter["position"] for letter in letters}
-    if unburied:
-        yield Finding("gateway", f"no dead letter for {sorted(unburied)}")
+    return expected, refused, rubbish
+
+
+def _as_live(said: list[Said], feed: Feed) -> list[Said]:
+    """The frontier is the gateway's own promise, and so are sequences where the source has none."""
+    rows = [entry for entry in said if isinstance(entry, Row)]
+    return list(rows) if feed.sequenced else [row._replace(sequence=0, session=0) for row in rows if row.price_scaled]
 
 
 def _said(entry: Row | pb.Control | int) -> Said | None:
@@ -189,7 +206,7 @@ def _audit_deliveries(world: World) -> Iterator[Finding]:
             yield Finding("I4", f"{name}: different bodies under one id")
     for what in world.history.illegal:
         yield Finding("history", what)
-    ambiguous = [fault for fault in world.faults.struck if fault.role in MAY_DOUBLE or fault.kind is FaultKind.ZOMBIE]
+    ambiguous = [fault for fault in world.faults.struck if fault.role in MAY_DOUBLE or fault.kind in MAKES_DOUBT]
     doubled = [name for name, count in receivers.received.items() if count > 1]
     if doubled and not ambiguous:
         yield Finding("I4", f"{doubled[0]}: sent twice, and nothing was in doubt")

@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from contracts.numbering import Judgement, LastNumber, Reading
-from finalizer import consumer
 from finalizer.domain import batch
 from finalizer.sweeper import MAX_ALERTS_A_TRANSACTION, MAX_SHARDS_A_STEP, Sweeper
+from flink_jobs.domain import candidate_writer
+from flink_jobs.domain.matcher import MatcherCore
 from flink_jobs.domain.threshold_index import ThresholdIndex
 from simulation.database import finalizer_store as store
 from simulation.database import positions
@@ -86,21 +87,20 @@ def _spent_on_refusal() -> Iterator[None]:
         yield
 
 
-def _frontier_through_gap(right: Any) -> Any:
-    """A frontier counts although entries before it are missing."""
+@contextmanager
+def _frontier_first() -> Iterator[None]:
+    """The matcher writes a record's frontiers before its claims, each as a frame of its own."""
 
-    def plan(frames: Any, stored: Any) -> Any:
-        frames = list(frames)
-        found = right(frames, stored)
-        newest: dict[str, int] = {}
-        for received in frames:
-            for entry in received.frame.entries:
-                if entry.HasField("frontier"):
-                    newest[received.frame.shard] = max(newest.get(received.frame.shard, 0), entry.frontier.frontier_ms)
-        found.progress = [replace(p, frontier_ms=max(p.frontier_ms, newest.get(p.shard, 0))) for p in found.progress]
-        return found
+    def entries(right: Any) -> Any:
+        def sorted_entries(self: MatcherCore, *given: Any) -> Iterator[Any]:
+            yield from sorted(right(self, *given), key=lambda pair: not pair[0].HasField("frontier"))
 
-    return plan
+        return sorted_entries
+
+    with ExitStack() as broken:
+        broken.enter_context(swapped(MatcherCore, "_metric_entries", entries))
+        broken.enter_context(swapped(candidate_writer, "MAX_FRAME_ENTRIES", lambda _: 1))
+        yield
 
 
 def _of_any_version(right: Any) -> Any:
@@ -181,9 +181,7 @@ FINALIZING: Final = (
         changed(batch, "LastNumber", judging(any_epoch)),
     ),
     Mutant(
-        "frontier-before-claims",
-        "a frontier counts although entries before it are missing",
-        changed(consumer, "plan_batch", _frontier_through_gap),
+        "frontier-before-claims", "a frontier reaches the finalizer before the claims in front of it", _frontier_first
     ),
     Mutant(
         "frontier-goes-back", "the frontier follows whatever was read last", changed(batch, "_apply", _last_frontier)

@@ -157,6 +157,7 @@ def _old_epoch() -> Iterator[None]:
     def lose(right: Callable[..., None]) -> Callable[..., None]:
         def forget(self: SimulatedJob) -> None:
             self.checkpoints.clear()
+            self.generation += 1
 
         return forget
 
