@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -21,6 +22,10 @@ METADATA_TIMEOUT_SECONDS: Final = 30.0
 QUEUE_FULL_WAIT_SECONDS: Final = 1.0
 DELIVERY_TIMEOUT_MS: Final = 120_000
 FLUSH_TIMEOUT_SECONDS: Final = 150.0
+UNREACHABLE_LIMIT_SECONDS: Final = 30.0  # a reader that hears only errors for so long asks the broker, and fails
+PROBE_TIMEOUT_SECONDS: Final = 5.0
+# The client tries again by itself after these; it never says that they are over.
+PASSING_ERRORS: Final = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE})
 
 
 class KafkaWriter:
@@ -85,7 +90,12 @@ class KafkaWriter:
 class KafkaReader:
     """A consumer without a group: its positions are assigned, never committed to Kafka."""
 
-    def __init__(self, bootstrap: str, client_id: str) -> None:
+    def __init__(
+        self, bootstrap: str, client_id: str, unreachable_limit_seconds: float = UNREACHABLE_LIMIT_SECONDS
+    ) -> None:
+        self._unreachable_limit_seconds = unreachable_limit_seconds
+        self._failing_since: float | None = None  # monotonic; the first passing error since the last record
+        self._assigned: list[tuple[str, int]] = []
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -99,6 +109,8 @@ class KafkaReader:
                 "fetch.message.max.bytes": 8_000_000,
                 "queued.max.messages.kbytes": 65_536,
                 "isolation.level": "read_committed",
+                # without it the client only logs that brokers are away, and `poll` looks like an idle topic
+                "error_cb": self._note_outage,
             }
         )
 
@@ -119,8 +131,10 @@ class KafkaReader:
                 raise TruncatedLogError(topic, partition, offset, earliest)
             wanted.append(TopicPartition(topic, partition, offset if offset else OFFSET_BEGINNING))
         self._consumer.assign(wanted)
+        self._assigned, self._failing_since = list(positions), None
 
     def poll(self, max_records: int, timeout_seconds: float) -> Sequence[LogRecord]:
+        """As LogReader; raises LogError too when the brokers have been away for the limit."""
         records = []
         for message in self._consumer.consume(max_records, timeout_seconds):
             error = message.error()
@@ -136,17 +150,44 @@ class KafkaReader:
                     topic, partition, offset, message.key() or b"", message.value() or b"", message.timestamp()[1]
                 )
             )
+        if records:
+            self._failing_since = None
+        elif self._failing_since is not None:
+            self._probe(self._failing_since)
         return records
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the client has told of an outage since the last record or answered question."""
+        return self._failing_since is not None
+
+    def _probe(self, failing_since: float) -> None:
+        """An idle topic brings no record that would show that an outage is over: past the limit, ask the leaders."""
+        failing_seconds = time.monotonic() - failing_since
+        if failing_seconds < self._unreachable_limit_seconds:
+            return
+        for topic, partition in self._assigned:
+            try:
+                self._consumer.get_watermark_offsets(TopicPartition(topic, partition), PROBE_TIMEOUT_SECONDS)
+            except KafkaException as error:
+                raise LogError(
+                    f"{topic}[{partition}]: no broker has answered for {failing_seconds:.0f} s: {error.args[0].str()}"
+                ) from error
+        self._failing_since = None
 
     def _raise_unless_passing(self, error: KafkaError, message: Message) -> None:
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             topic, partition = message.topic() or "?", message.partition() or 0
             earliest, _ = self._watermarks(topic, partition)
             raise TruncatedLogError(topic, partition, message.offset() or -1, earliest)
-        if error.fatal() or not error.retriable():
-            passing = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE}
-            if error.code() not in passing:
-                raise LogError(error.str())
+        if (error.fatal() or not error.retriable()) and error.code() not in PASSING_ERRORS:
+            raise LogError(error.str())
+        self._note_outage(error)
+
+    def _note_outage(self, error: KafkaError) -> None:
+        """Called by the client within `poll`; of other errors the record or the call that met them tells."""
+        if error.code() in PASSING_ERRORS and self._failing_since is None:
+            self._failing_since = time.monotonic()
 
     def begin_offsets(self, topic: str) -> dict[int, int]:
         return {p: self._watermarks(topic, p)[0] for p in range(self.partitions(topic))}
