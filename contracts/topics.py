@@ -19,6 +19,11 @@ class Topic:
         return f"{prefix}{self.name}"
 
 
+# The largest record that any writer hands over and any reader fetches: a frame of a catch-up, a dead letter with its
+# raw bytes. A broker's own bound is 1 MiB, and it counts a batch with its headers, so a topic takes a little more.
+MAX_RECORD_BYTES: Final = 8_000_000
+MAX_BATCH_BYTES: Final = 8 * 2**20
+
 # Record timestamps are event times: time retention would delete a replay of old prices at once, and a
 # segment per week of event time would make thousands of segments. See DESIGN, "Kafka topics".
 _EVENT_TIMED: Final = {
@@ -28,6 +33,7 @@ _EVENT_TIMED: Final = {
     "message.timestamp.after.max.ms": str(2**63 - 1),
     "message.timestamp.before.max.ms": str(2**63 - 1),
     "min.insync.replicas": "1",
+    "max.message.bytes": str(MAX_BATCH_BYTES),
 }
 
 TICKS: Final = Topic("ticks.v1", 1, _EVENT_TIMED)

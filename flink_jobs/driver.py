@@ -30,7 +30,7 @@ from pyflink.datastream.state import MapStateDescriptor
 from pyflink.util.java_utils import get_j_env_configuration
 
 from contracts.keys import MAX_PARALLELISM
-from contracts.topics import DEAD_LETTERS, Topic
+from contracts.topics import DEAD_LETTERS, MAX_RECORD_BYTES, Topic
 from flink_jobs.arguments import JobArguments
 from flink_jobs.domain.state import Output, StateMap
 from flink_jobs.frame_keys import UNREADABLE
@@ -43,7 +43,6 @@ EXECUTION_MODE: Final = "process"
 # without a word, so under another name it must be refused instead.
 STATE_NAME: Final = f"core-{EXECUTION_MODE}"
 IDLE_PARTITION_SECONDS: Final = 5
-MAX_RECORD_BYTES: Final = 8_000_000
 
 # Used where neither the cluster's configuration nor -D says anything.
 DEFAULTS: Final = {

@@ -16,6 +16,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from contracts.topics import MAX_RECORD_BYTES
 from ports.message_log import LogError, LogRecord, TruncatedLogError
 
 METADATA_TIMEOUT_SECONDS: Final = 30.0
@@ -55,7 +56,7 @@ class KafkaWriter:
                 "log_level": log_level,
                 "compression.type": "lz4",
                 "queue.buffering.max.messages": 500_000,
-                "message.max.bytes": 8_000_000,
+                "message.max.bytes": MAX_RECORD_BYTES,
             }
         )
 
@@ -106,7 +107,7 @@ class KafkaReader:
                 "auto.offset.reset": "error",
                 "enable.partition.eof": False,
                 "fetch.wait.max.ms": 20,
-                "fetch.message.max.bytes": 8_000_000,
+                "fetch.message.max.bytes": MAX_RECORD_BYTES,
                 "queued.max.messages.kbytes": 65_536,
                 "isolation.level": "read_committed",
                 # without it the client only logs that brokers are away, and `poll` looks like an idle topic

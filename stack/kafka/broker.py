@@ -11,6 +11,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from contracts.topics import MAX_BATCH_BYTES
 from stack.errors import StackError
 from stack.files import write_atomically
 from stack.home import Home
@@ -126,7 +127,7 @@ class Broker:
             "log.message.timestamp.after.max.ms": _FOREVER,
             "log.message.timestamp.before.max.ms": _FOREVER,
             "log.segment.bytes": 256 * 2**20,
-            "message.max.bytes": 8 * 2**20,
+            "message.max.bytes": MAX_BATCH_BYTES,
             # two cores are shared with everything else
             "num.network.threads": 2,
             "num.io.threads": 4,

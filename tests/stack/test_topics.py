@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from dataclasses import dataclass, field
+from random import Random
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource
 
-from contracts.topics import ALL_TOPICS
+import contracts.topics
+from contracts.topics import ALL_TOPICS, MAX_RECORD_BYTES
+from ports.kafka import KafkaReader, KafkaWriter
 from stack.errors import StackError
 from stack.topics import drop_topics, ensure_topics
 
@@ -55,6 +59,35 @@ def test_dead_broker_is_one_sentence() -> None:
         patch.setattr(topics, "_TIMEOUT_S", 1.0)
         with pytest.raises(StackError, match=r"Kafka does not answer.*127\.0\.0\.1:1.*ALERTS_KAFKA"):
             ensure_topics("127.0.0.1:1", "x.")
+
+
+@pytest.mark.parametrize("topic", ALL_TOPICS, ids=lambda topic: topic.name)
+def test_every_topic_takes_the_largest_record_whatever_the_broker_is_set_to(
+    topic: contracts.topics.Topic, kafka: str, prefix: str
+) -> None:
+    """The jobs' sinks are bound by the same constant; a broker's own bound is 1 MiB."""
+    ensure_topics(kafka, prefix, [topic])
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic.named(prefix))
+    client = AdminClient({"bootstrap.servers": kafka})
+    (described,) = client.describe_configs([resource]).values()
+    bound = described.result(30)["max.message.bytes"]
+    assert bound.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    assert int(bound.value) > MAX_RECORD_BYTES
+    writer = KafkaWriter(kafka, "test", log_level=0)
+    largest = Random(1).randbytes(MAX_RECORD_BYTES - 1_000)  # incompressible; the producer counts its own framing
+    for _ in range(2):
+        writer.append(topic.named(prefix), b"k", largest, 1)
+    writer.flush()
+    reader = KafkaReader(kafka, "test")
+    reader.assign(dict.fromkeys([(topic.named(prefix), p) for p in range(topic.partitions)], 0))
+    found: list[int] = []
+    until = time.monotonic() + 60
+    while len(found) < 2 and time.monotonic() < until:
+        found += [len(record.value) for record in reader.poll(10, 1.0)]
+    assert found == [len(largest)] * 2
+    reader.close()
+    writer.close()
+    drop_topics(kafka, prefix, [topic])
 
 
 @pytest.mark.parametrize("event_time_ms", [1_000, 4_102_444_800_000])
