@@ -18,6 +18,22 @@ STATEMENT_TIMEOUT_MS: Final = 30_000
 LOCK_TIMEOUT_MS: Final = 10_000
 IDLE_IN_TRANSACTION_TIMEOUT_MS: Final = 200_000  # above the log's delivery timeout: the trigger relay waits for it
 
+# A server that vanished without a word (a cut network, a machine switched off) is noticed within about 25 s, idle or
+# not: without these a service waits for the kernel's two hours.
+KEEPALIVE_IDLE_SECONDS: Final = 10
+KEEPALIVE_INTERVAL_SECONDS: Final = 5
+KEEPALIVE_PROBES: Final = 3
+TCP_USER_TIMEOUT_MS: Final = 25_000  # sent and not acknowledged
+
+LINE_SETTINGS: Final = {
+    "connect_timeout": CONNECT_TIMEOUT_SECONDS,
+    "keepalives": 1,
+    "keepalives_idle": KEEPALIVE_IDLE_SECONDS,
+    "keepalives_interval": KEEPALIVE_INTERVAL_SECONDS,
+    "keepalives_count": KEEPALIVE_PROBES,
+    "tcp_user_timeout": TCP_USER_TIMEOUT_MS,
+}
+
 Row = dict[str, Any]
 Pool = ConnectionPool[Connection[Row]]
 
@@ -38,11 +54,13 @@ def open_pool(
 
     Waits for the first connection unless `wait` is off. `check` asks each connection whether it lives before handing
     it out: one round trip, for callers that don't try again themselves. `max_waiting` bounds the queue (0: no bound).
+    What the dsn itself says about timeouts and keepalives stands.
     Raises psycopg.OperationalError when the database is away (PoolTimeout is one).
     """
     if not SCHEMA_NAME.fullmatch(schema):
         raise SchemaNameError(schema)
-    given = str(conninfo_to_dict(dsn).get("options") or "")
+    told = conninfo_to_dict(dsn)
+    given = str(told.get("options") or "")
     session = {
         "search_path": schema,
         "statement_timeout": statement_timeout_ms,
@@ -57,7 +75,7 @@ def open_pool(
             "autocommit": False,
             "row_factory": dict_row,
             "application_name": application_name,
-            "connect_timeout": CONNECT_TIMEOUT_SECONDS,
+            **{name: value for name, value in LINE_SETTINGS.items() if name not in told},
             "options": " ".join([given, *(f"-c {name}={value}" for name, value in session.items())]).strip(),
         },
         min_size=min_size,
