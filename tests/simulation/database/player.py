@@ -110,7 +110,13 @@ class Player:
 
     def sweep(self, limit: int) -> Any:
         due = self.finalizer.shards_due(10)
-        return due, [self.finalizer.expire(shard, at_ms, limit, FINALIZED_MS) for shard, at_ms in due]
+        count, gaps = self.finalizer.gaps(2)
+        return (
+            count,
+            [(gap.shard, gap.what) for gap in gaps],
+            due,
+            [self.finalizer.expire(shard, at_ms, limit, FINALIZED_MS) for shard, at_ms in due],
+        )
 
     # -- relays
     def lead(self, relay: int) -> bool:

@@ -90,6 +90,10 @@ def test_a_lease_is_raised_and_keeps_the_last_checkpoint(world: World) -> None:
     gateway.save_checkpoints({"stocks": 1}, {"stocks": '{"stale": 1}'})
     gateway.save_checkpoints({"none": 1}, {"none": "{}"})
     assert world.row("feeds", feed="stocks")["checkpoint"] == {"n": 2}
+    assert {row.feed: (row.lease, row.signs_of_life) for row in gateway.list_feeds()} == {
+        "stocks": (2, 3),
+        "coins": (2, 2),
+    }
     assert gateway.take_lease("none", "{}") is None
 
 

@@ -192,6 +192,19 @@ def test_gaps_that_stand_are_told_the_oldest_first(world: World) -> None:
     assert [gap.shard for gap in store.gaps(10)[1]] == [OTHER_SHARD]
 
 
+def test_gaps_are_counted_and_the_longest_standing_are_named(world: World) -> None:
+    store = world.adapter.finalizer()
+    assert store.gaps(9) == (0, [])
+    for shard, gap in ((SHARD, "one"), ("none", None), (OTHER_SHARD, "two"), ("zzz", "three")):
+        world.adapter.clock.now_ms += 1
+        world.apply(progress=[ShardProgress(shard, gap=gap)])
+    count, gaps = store.gaps(2)
+    assert (count, [(gap.shard, gap.what) for gap in gaps]) == (3, [(SHARD, "one"), (OTHER_SHARD, "two")])
+    assert gaps[0].since_ms <= gaps[1].since_ms
+    world.apply(progress=[ShardProgress(SHARD)])
+    assert store.gaps(9)[0] == 2
+
+
 def test_what_is_due_is_what_the_sweep_has_not_reached_or_what_came_behind_it(world: World) -> None:
     store = world.adapter.finalizer()
     world.set_frontier(END_MS)
