@@ -17,7 +17,8 @@ WallTimeMs = Annotated[int, Field(ge=0, le=MAX_EVENT_TIME_MS)]
 class Evidence(BaseModel):
     """Why it fired, so that its owner can check it. Prices are plain decimal texts as printed by the feed.
 
-    A change carries reference_* and *_bps (floors of the signed change), a price alert previous_price and its time.
+    A change carries reference_* and *_bps, a price alert previous_price and its time. *_bps are floors of the signed
+    change: a loss of 7.2651 % is -727, which texts tell as "fell 7.26%" (contracts.trigger_words).
     Times *_ms are event time in epoch milliseconds, but finalized_at_ms, which is the wall clock's.
     """
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_v
 
 from api.texts import Text
 from api.times import TimeMs, TimeText
+from contracts.trigger_words import bps_to_percent
 
 MAX_THRESHOLD_BPS: Final = 10_000_000  # +100 000 %
 MAX_DOWN_BPS: Final = 9_999  # a price above zero has never lost all of itself
@@ -29,13 +30,6 @@ def percent_to_bps(text: str) -> int:
     if len(fraction) > 2:
         raise ValueError("a percentage has at most 2 decimals: thresholds are whole basis points")
     return int(found[1] + fraction.ljust(2, "0"))
-
-
-def bps_to_percent(bps: int) -> str:
-    """Shortest plain decimal text: 500 is "5", 525 is "5.25"."""
-    sign, whole = ("-" if bps < 0 else ""), abs(bps)
-    text = f"{sign}{whole // 100}.{whole % 100:02d}"
-    return text.rstrip("0").rstrip(".")
 
 
 class _NewAlert(BaseModel):
@@ -131,7 +125,7 @@ class TriggerView(BaseModel):
     reference_time: TimeText | None = Field(description="of a change")
     reference_price: str | None
     previous_bps: int | None = Field(description="floor of the signed change at the tick before")
-    current_bps: int | None
+    current_bps: int | None = Field(description="floor of the signed change: -727 where the summary says fell 7.26%")
     previous_time: TimeText | None = Field(description="of a price alert: the tick before")
     previous_price: str | None
     finalized_at: TimeText

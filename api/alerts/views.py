@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from api.alerts.evidence import summarize
-from api.alerts.schemas import AlertView, DeliveryView, TriggerView, bps_to_percent
+from api.alerts.schemas import AlertView, DeliveryView, TriggerView
 from api.ports import AlertRecord, Row
 from api.times import format_datetime, format_time_ms
 from contracts.prices import format_price
 from contracts.trigger import Evidence
+from contracts.trigger_words import bps_to_percent
 from contracts.vocabulary import Status
 
 EVIDENCE_SHOWN: Final = {
@@ -52,8 +53,9 @@ def alert_view(alert: AlertRecord) -> AlertView:
 
 def _trigger_view(alert: AlertRecord, target: str | None) -> TriggerView:
     evidence = Evidence.model_validate(alert.trigger)
+    threshold_bps = alert.threshold if alert.kind == "change" else None
     return TriggerView(
-        summary=summarize(alert.symbol, target, evidence),
+        summary=summarize(alert.symbol, target, threshold_bps, evidence),
         event_time=format_time_ms(evidence.event_time_ms),
         finalized_at=format_time_ms(evidence.finalized_at_ms),
         reference_time=_time(evidence.reference_time_ms),

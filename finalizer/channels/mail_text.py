@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import unicodedata
 from datetime import UTC, datetime
-from decimal import Decimal
 from email.errors import MessageError
 from email.header import Header
 from email.headerregistry import Address
@@ -14,10 +13,17 @@ from html import escape
 from typing import Any, Final
 
 from contracts.trigger import TriggerMessage
+from contracts.trigger_words import WINDOW_WORDS, bps_to_percent, what_happened
 
 CRLF: Final = "\r\n"
 MAX_SUBJECT_CHARACTERS: Final = 200
-DIRECTION_WORDS: Final = {"UP": "up", "DOWN": "down", "ABOVE": "above", "BELOW": "below"}
+DIRECTION_WORDS: Final = {
+    "UP": "up",
+    "DOWN": "down",
+    "EITHER": "up or down",
+    "ABOVE": "at or above",
+    "BELOW": "at or below",
+}
 
 
 class MailPolicy(EmailPolicy):
@@ -73,39 +79,32 @@ def subject_of(message: TriggerMessage) -> str:
 
 
 def summary_of(message: TriggerMessage) -> str:
-    evidence = message.evidence
-    word = DIRECTION_WORDS[evidence.fired]
-    if message.kind == "price":
-        return f"{message.symbol} {word} {message.target}: {evidence.price}"
-    assert evidence.current_bps is not None
-    return f"{message.symbol} {word} {percent(evidence.current_bps)} in {message.window}: {evidence.price}"
+    """What the page says too, and the price."""
+    told = what_happened(message.symbol, message.target, message.threshold_bps, message.evidence)
+    return f"{told}: {message.evidence.price}"
 
 
 def lines_of(message: TriggerMessage) -> list[tuple[str, str]]:
     """Names and values, in the order of a reader's questions."""
-    evidence = message.evidence
+    evidence, word = message.evidence, DIRECTION_WORDS[message.direction]
     lines = [("What", summary_of(message)), ("Price", evidence.price), ("At", utc(evidence.event_time_ms))]
     if message.kind == "change":
         assert evidence.reference_time_ms is not None
         assert evidence.previous_bps is not None
         assert evidence.current_bps is not None
         assert message.threshold_bps is not None
+        window = WINDOW_WORDS.get(message.window or "", message.window)
         lines += [
-            ("Threshold", f"{message.direction} {percent(message.threshold_bps)} in {message.window}"),
+            ("Threshold", f"{word} {bps_to_percent(message.threshold_bps)}% in {window}"),
             ("Reference price", f"{evidence.reference_price} at {utc(evidence.reference_time_ms)}"),
-            ("Change before", percent(evidence.previous_bps)),
-            ("Change now", percent(evidence.current_bps)),
+            # the webhook's own fields: of the change before, the floor is all that is known
+            ("In basis points, rounded down", f"{evidence.previous_bps} before, {evidence.current_bps} now"),
         ]
     else:
-        lines += [("Target", f"{message.direction} {message.target}"), ("Price before", str(evidence.previous_price))]
+        lines += [("Target", f"{word} {message.target}"), ("Price before", str(evidence.previous_price))]
     if message.note:
         lines.append(("Note", message.note))
     return [*lines, ("Alert", str(message.alert_id)), ("Trigger", message.trigger_id)]
-
-
-def percent(bps: int) -> str:
-    """Basis points as a plain per cent text: 512 is "5.12%"."""
-    return f"{Decimal(bps).scaleb(-2):f}%"
 
 
 def utc(event_time_ms: int) -> str:

@@ -17,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook
 
-from contracts.trigger import TriggerMessage
+from api.alerts.evidence import summarize
+from contracts.trigger import Evidence, TriggerMessage
 from finalizer.channels.mail import MailChannel, MailServer
-from finalizer.channels.mail_text import compose_mail, subject_of
+from finalizer.channels.mail_text import compose_mail, lines_of, subject_of
 from finalizer.channels.outcome import Delivery, Result
 from finalizer.channels.webhook import WebhookChannel, retry_after_seconds
 from finalizer.notifier import webhook_body
@@ -41,6 +42,43 @@ def message(note: str = "é 📈") -> TriggerMessage:
          "direction": "UP", "threshold_bps": 500, "target": None, "note": note, "created_at_ms": 1,
          "expires_at_ms": 2, "channel_ids": [1], "evidence": EVIDENCE}
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fired", "reference", "price", "current_bps", "words"),
+    [
+        ("UP", "1", "1.1", 1000, "AAA rose 10% in 1 hour: 1.1"),
+        ("DOWN", "100", "92.7349", -727, "AAA fell 7.26% in 1 hour: 92.7349"),  # cut towards zero, one sign: the verb
+        ("DOWN", "100", "92.73", -727, "AAA fell 7.27% in 1 hour: 92.73"),
+        ("UP", "100", "107.2699", 726, "AAA rose 7.26% in 1 hour: 107.2699"),
+        # printed on two bases: of the adjusted change only the floor is known, a loss is not made larger than it was
+        ("DOWN", "300", "92.7349", -727, "AAA fell 7.26% in 1 hour: 92.7349"),
+        ("DOWN", "300", "95", -500, "AAA fell 5% in 1 hour: 95"),  # at least its threshold
+    ],
+)
+def test_page_and_mail_say_the_same(fired: str, reference: str, price: str, current_bps: int, words: str) -> None:
+    evidence = {**EVIDENCE, "fired": fired, "reference_price": reference, "price": price, "current_bps": current_bps}
+    told = message("").model_copy(update={"evidence": Evidence.model_validate(evidence), "direction": fired})
+    assert subject_of(told) == words
+    page = summarize("AAA", None, 500, told.evidence)
+    assert page.startswith(f"{words.partition(':')[0]}: {reference} at ")
+    lines = dict(lines_of(told))
+    assert lines["Threshold"] == f"{'up' if fired == 'UP' else 'down'} 5% in 1 hour"
+    assert lines["In basis points, rounded down"] == f"1 before, {current_bps} now"
+
+
+@pytest.mark.parametrize(
+    ("fired", "side", "direction"), [("ABOVE", "below", "at or above"), ("BELOW", "above", "at or below")]
+)
+def test_a_price_alert_says_from_where(fired: str, side: str, direction: str) -> None:
+    price = {**EVIDENCE, "fired": fired, "window": None, "previous_price": "1.2", "previous_event_time_ms": 1}
+    told = TriggerMessage.model_validate(
+        {**message("").model_dump(), "kind": "price", "direction": fired, "threshold_bps": None, "target": "1.15",
+         "window": None, "evidence": price}
+    )  # fmt: skip
+    assert subject_of(told) == f"AAA reached 1.15 from {side}: 1.1"
+    assert summarize("AAA", "1.15", None, told.evidence).startswith(f"AAA reached 1.15 from {side}: 1.2 at ")
+    assert dict(lines_of(told))["Target"] == f"{direction} 1.15"
 
 
 def delivery(address: str, kind: str = "webhook", note: str = "é 📈") -> Delivery:
