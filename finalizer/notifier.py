@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, wait
-from contextlib import suppress
 from datetime import UTC, datetime
+from time import sleep
 from typing import Any, Final
 
 import structlog
@@ -24,7 +24,8 @@ MAX_RECORDS_A_POLL: Final = 500
 MAX_SENDS: Final = 32  # at once, in this process
 CLAIM_INTERVAL_MS: Final = 100  # how often an idle notifier looks for rows that have become due
 LEASE_MS: Final = 120_000  # far above the longest send: name lookup, connect, answer
-CLOSE_SECONDS: Final = 15.0
+CLOSE_SECONDS: Final = 15.0  # for what is being sent
+CLOSE_RESTS_SECONDS: Final = (0.5, 2.0)  # between tries to record what was sent; one try more than rests
 POLL_SECONDS: Final = 0.02
 
 log = structlog.get_logger()
@@ -47,10 +48,13 @@ class Notifier:
         dead_letters: str,
         retry_seconds: Sequence[float] = DEFAULT_RETRY_SECONDS,
         fail: Failpoint = survive,
+        pause: Callable[[float], None] = sleep,
     ) -> None:
-        """channels: by channel kind. executor: runs sends. triggers, dead_letters: topic names."""
+        """channels: by channel kind. executor: runs sends. triggers, dead_letters: topic names. pause: lets seconds
+        pass also when the service was told to stop, which ends the clock's waits."""
         self._store, self._reader, self._writer, self._clock, self._fail = store, reader, writer, clock, fail
         self._channels, self._executor, self._random = channels, executor, random
+        self._pause = pause
         self._topic, self._dead_letters, self._retry_seconds = triggers, dead_letters, retry_seconds
         self._positions: dict[int, int] | None = None
         self._running: dict[Future[Outcome], Delivery] = {}
@@ -177,10 +181,18 @@ class Notifier:
         return {**self._figures, "sending": len(self._running), "positions": positions}
 
     def close(self) -> None:
-        """Waits a little for what is being sent, so that a stop makes no repeats."""
+        """Waits a little for what is being sent, and for a database that is away, so that a stop makes no repeats."""
         wait(self._running, CLOSE_SECONDS)
-        with suppress(Exception):  # the database may be why we close
-            self._settle()
+        for rest in (*CLOSE_RESTS_SECONDS, None):
+            try:
+                self._settle()
+                break
+            except Exception as error:  # the database may be why we close
+                if rest is None:
+                    ids = [settled.delivery.delivery_id for settled in self._settled]
+                    log.error("results not recorded, leases will bring repeats", deliveries=ids, error=str(error))
+                else:
+                    self._pause(rest)
         self._reader.close()
         self._writer.close()
 

@@ -296,5 +296,5 @@ class World:
             MemoryDeliveryStore(self.database), self.log.reader(), self.log.writer(), self.clock,
             channels={"email": channel, "webhook": channel}, executor=executor,
             random=lambda: self.scheduler.draw(256) / 256, triggers=TRIGGERS.name, dead_letters=DEAD_LETTERS.name,
-            retry_seconds=RETRY_SECONDS,
+            retry_seconds=RETRY_SECONDS, pause=self.clock.wait,
         )  # fmt: skip

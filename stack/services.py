@@ -54,7 +54,7 @@ SERVICES: tuple[Service, ...] = (
     Service("rule-relay", "finalizer", ("rule-relay",), priority=410),
     Service("sweeper", "finalizer", ("sweeper",), priority=420),
     Service("trigger-relay", "finalizer", ("trigger-relay",), priority=430),
-    Service("notifier", "finalizer", ("notifier",), priority=440),
+    Service("notifier", "finalizer", ("notifier",), priority=440, stop_wait_s=60),
     Service("api", "api", priority=450, has_port=True),
     Service("archive", "feeds.archive", priority=460),
     Service("feeds", "feeds", priority=600),

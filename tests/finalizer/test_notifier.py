@@ -7,16 +7,18 @@ from concurrent.futures import Executor, Future
 from typing import Any
 
 import pytest
+from psycopg import OperationalError
 
 from contracts.trigger import TriggerMessage
 from finalizer.channels.mail import MailChannel
 from finalizer.channels.outcome import Delivery, Outcome, Result, dead, delivered, retry
 from finalizer.failpoints import Failpoint, survive
-from finalizer.notifier import LEASE_MS, Notifier
+from finalizer.notifier import CLOSE_RESTS_SECONDS, LEASE_MS, Notifier
 from finalizer.ports import Settled
 from finalizer.retry_schedule import DEFAULT_RETRY_SECONDS, rest_seconds
 from finalizer.trigger_relay import TriggerRelay
 from ports.memory_log import MemoryLog
+from sql.connection import Pool
 from sql.delivery_store import PostgresDeliveryStore
 from sql.relay_store import PostgresTriggerRelayStore
 from tests.finalizer.settable_clock import DieAt, DiedError, SettableClock
@@ -143,6 +145,37 @@ def test_a_channel_that_raises_is_tried_again(
     fire(world, log, [world.add_channel()])
     drain(make_notifier(email=Scripted([ZeroDivisionError()])))
     assert ledger(world) == [("PENDING", 1, "internal: ZeroDivisionError")]
+
+
+class AwayStore(PostgresDeliveryStore):
+    """Loses its connection at some settles."""
+
+    def __init__(self, pool: Pool, times: int) -> None:
+        super().__init__(pool)
+        self.times = times
+
+    def settle(self, settled: Sequence[Settled], now_ms: int) -> int:
+        self.times -= 1
+        if self.times >= 0:
+            raise OperationalError("the connection is lost")
+        return super().settle(settled, now_ms)
+
+
+@pytest.mark.parametrize(("times", "status"), [(1 + len(CLOSE_RESTS_SECONDS), "DELIVERED"), (99, "SENDING")])
+def test_a_stop_tries_again_to_record_what_was_sent(
+    times: int, status: str, world: World, log: MemoryLog, clock: SettableClock
+) -> None:
+    fire(world, log, [world.add_channel()])
+    rests: list[float] = []
+    notifier = Notifier(
+        AwayStore(world.pool, times), log.reader(), log.writer(), clock, channels={"email": Scripted()},
+        executor=AtOnce(), random=lambda: 0.0, triggers=TRIGGERS, dead_letters=DEAD_LETTERS, pause=rests.append,
+    )  # fmt: skip
+    with pytest.raises(OperationalError):
+        drain(notifier)
+    notifier.close()
+    assert [row[0] for row in ledger(world)] == [status]
+    assert rests == list(CLOSE_RESTS_SECONDS)
 
 
 @pytest.mark.parametrize("point", ["accepted", "claimed", "sent"])
