@@ -23,7 +23,7 @@ from ports.message_log import LogReader, LogRecord, LogWriter
 MAX_RECORDS_A_POLL: Final = 500
 MAX_SENDS: Final = 32  # at once, in this process
 CLAIM_INTERVAL_MS: Final = 100  # how often an idle notifier looks for rows that have become due
-LEASE_MS: Final = 120_000  # far above the longest send: name lookup, connect, answer
+LEASE_MS: Final = 120_000  # twice the longest send (channels.outcome.MAX_SEND_SECONDS)
 CLOSE_SECONDS: Final = 15.0  # for what is being sent
 CLOSE_RESTS_SECONDS: Final = (0.5, 2.0)  # between tries to record what was sent; one try more than rests
 POLL_SECONDS: Final = 0.02

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Final, Protocol
 from urllib.parse import urlsplit
@@ -18,6 +21,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 MAX_URL_CHARACTERS: Final = 2_048
 MAX_ADDRESSES_TRIED: Final = 4
+MAX_LOOKUPS: Final = 128  # at once; those that were given up count until the system's resolver lets go of them
 
 # `is_global` alone passes forms that carry an IPv4 address inside, and some old ranges. None of these is a public
 # web server's own address, so a whole range is refused, whatever is inside.
@@ -80,6 +84,39 @@ def system_resolver(host: str, port: int) -> Sequence[str]:
     """The machine's own; it also reads 2130706433 and 0x7f.1 as addresses, so those are judged like any."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(entry[4][0]) for entry in found]
+
+
+_free_lookups = threading.BoundedSemaphore(MAX_LOOKUPS)
+
+
+def resolver_within(resolver: Resolver, seconds: float) -> Resolver:
+    """The same, but an OSError after `seconds`: getaddrinfo itself knows no deadline and can't be interrupted.
+
+    A lookup that is given up ends in its own daemon thread, which no stop waits for.
+    """
+
+    def resolve(host: str, port: int) -> Sequence[str]:
+        if not _free_lookups.acquire(blocking=False):
+            raise OSError(f"{MAX_LOOKUPS} name lookups hang already")
+        answer: Future[Sequence[str]] = Future()
+
+        def look_up() -> None:
+            try:
+                answer.set_result(resolver(host, port))
+            except Exception as error:
+                answer.set_exception(error)
+            finally:
+                _free_lookups.release()
+
+        threading.Thread(target=look_up, name="look-up", daemon=True).start()
+        try:
+            return answer.result(timeout=seconds)
+        except FutureTimeoutError:
+            if answer.done():
+                raise  # the resolver's own
+            raise OSError(f"no answer from the name server within {seconds:g} s") from None
+
+    return resolve
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,12 @@ from typing import Final, Literal
 from pydantic import ValidationError
 
 from contracts.trigger import WebhookEvent
+from finalizer.channels.mail_session import SmtpSession
 from finalizer.channels.mail_text import compose_mail
-from finalizer.channels.outcome import Delivery, Outcome, dead, delivered, retry
+from finalizer.channels.outcome import MAX_SEND_SECONDS, Delivery, Outcome, dead, delivered, retry
 
 SMTP_SECONDS: Final = 10.0  # for each exchange with the server
+SESSION_SECONDS: Final = MAX_SEND_SECONDS  # for all of a mail, from the name lookup to the goodbye
 NOT_CONFIGURED: Final = "not configured: this installation sends no mail (ALERTS_SMTP_HOST is not set)"
 
 
@@ -30,14 +32,15 @@ class MailServer:
     password: str | None = None
 
 
-def connect(server: MailServer) -> smtplib.SMTP:
-    """A session, logged in. Raises smtplib.SMTPException, OSError."""
-    if server.security == "tls":
-        session: smtplib.SMTP = smtplib.SMTP_SSL(
-            server.host, server.port, timeout=SMTP_SECONDS, context=ssl.create_default_context()
-        )
-    else:
-        session = smtplib.SMTP(server.host, server.port, timeout=SMTP_SECONDS)
+def connect(server: MailServer, total_seconds: float = SESSION_SECONDS) -> smtplib.SMTP:
+    """A session, logged in, that ends after `total_seconds`. Raises smtplib.SMTPException, OSError."""
+    session = SmtpSession(
+        server.host,
+        server.port,
+        exchange_seconds=SMTP_SECONDS,
+        total_seconds=total_seconds,
+        tls=ssl.create_default_context() if server.security == "tls" else None,
+    )
     try:
         if server.security == "starttls":
             session.starttls(context=ssl.create_default_context())

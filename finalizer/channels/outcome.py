@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
+
+MAX_SEND_SECONDS: Final = 60.0  # the longest of any channel; a claim's lease must outlast it
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Outcome:
 
 
 class Channel(Protocol):
-    """Sends within SEND_TIMEOUT_SECONDS (finalizer/notifier.py) and never raises for what a receiver did."""
+    """Sends within MAX_SEND_SECONDS and never raises for what a receiver did."""
 
     def send(self, delivery: Delivery) -> Outcome: ...
 

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from time import monotonic
 from typing import Final
 
 import httpx
@@ -17,6 +18,7 @@ from finalizer.channels.address_guard import (
     UnresolvedNameError,
     UnsafeTargetError,
     resolve_target,
+    resolver_within,
     system_resolver,
 )
 from finalizer.channels.outcome import Delivery, Outcome, dead, delivered, retry
@@ -24,7 +26,7 @@ from ports.clock import Clock
 from ports.secrets import SealedSecretError, SecretBox
 
 CONNECT_SECONDS: Final = 5.0
-TOTAL_SECONDS: Final = 10.0  # from the first connect to the answer's head, however slowly it drips
+TOTAL_SECONDS: Final = 10.0  # from the name lookup to the answer's head, however slowly it drips
 MAX_RETRY_AFTER_SECONDS: Final = 24 * 3600.0
 RETRIED_STATUSES: Final = frozenset({408, 425, 429})
 
@@ -49,9 +51,11 @@ class WebhookChannel:
     def send(self, delivery: Delivery) -> Outcome:
         if delivery.secret is None:
             return dead("the webhook has no signing secret")
+        began = monotonic()
+        resolver = resolver_within(self._resolver, self._total_seconds)
         try:
             signer = Webhook(self._secrets.open(delivery.secret))
-            target = resolve_target(delivery.address, self._resolver, allow_private=self._allow_private)
+            target = resolve_target(delivery.address, resolver, allow_private=self._allow_private)
         except UnsafeTargetError as error:
             return dead(error.reason)
         except (UnresolvedNameError, SealedSecretError) as error:
@@ -66,16 +70,17 @@ class WebhookChannel:
             "webhook-signature": signer.sign(delivery.delivery_id, at, delivery.body.decode()),
         }
         try:
-            return asyncio.run(self._post(target, headers, delivery.body))
+            left = max(0.0, self._total_seconds - (monotonic() - began))
+            return asyncio.run(self._post(target, headers, delivery.body, left))
         except (TimeoutError, httpx.TimeoutException):
             return retry(f"no answer within {self._total_seconds:g} s")
         except (httpx.HTTPError, OSError) as error:
             return retry(f"{type(error).__name__}: {error}"[:300])
 
-    async def _post(self, target: Target, headers: dict[str, str], body: bytes) -> Outcome:
-        timeout = httpx.Timeout(self._total_seconds, connect=CONNECT_SECONDS)
+    async def _post(self, target: Target, headers: dict[str, str], body: bytes, seconds: float) -> Outcome:
+        timeout = httpx.Timeout(seconds, connect=CONNECT_SECONDS)
         client = httpx.AsyncClient(verify=self._tls, trust_env=False, follow_redirects=False, timeout=timeout)
-        async with asyncio.timeout(self._total_seconds), client:
+        async with asyncio.timeout(seconds), client:
             for number, address in enumerate(target.addresses, 1):
                 host = f"[{address}]" if ":" in address else address
                 request = client.build_request(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import smtplib
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default as default_policy
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -19,11 +22,12 @@ from standardwebhooks.webhooks import Webhook
 
 from api.alerts.evidence import summarize
 from contracts.trigger import Evidence, TriggerMessage
-from finalizer.channels.mail import MailChannel, MailServer
+from finalizer.channels.mail import SESSION_SECONDS, MailChannel, MailServer, connect
+from finalizer.channels.mail_session import SmtpSession
 from finalizer.channels.mail_text import compose_mail, lines_of, subject_of
-from finalizer.channels.outcome import Delivery, Result
-from finalizer.channels.webhook import WebhookChannel, retry_after_seconds
-from finalizer.notifier import webhook_body
+from finalizer.channels.outcome import MAX_SEND_SECONDS, Delivery, Result
+from finalizer.channels.webhook import TOTAL_SECONDS, WebhookChannel, retry_after_seconds
+from finalizer.notifier import LEASE_MS, webhook_body
 from ports.clock import SystemClock
 from ports.secrets import SealedSecretError, SecretBox, SecretKeyError, new_key
 
@@ -182,8 +186,6 @@ def test_the_resolved_address_is_the_one_connected_to(receiver: Receiver) -> Non
 
 
 def test_a_dripping_receiver_is_cut_off_in_time() -> None:
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         outcome = WebhookChannel(BOX, SystemClock(), allow_private=True, total_seconds=0.2).send(delivery(url))
@@ -243,6 +245,80 @@ def test_mail_is_never_delivered_without_a_server() -> None:
     assert outcome.reason.startswith("not configured")
     refused = MailChannel(MailServer("127.0.0.1", 1, "a@b.example", "none")).send(delivery("a@b.example", "email"))
     assert refused.result is Result.RETRY
+
+
+@contextmanager
+def dripping(first: bytes, drop: bytes) -> Iterator[int]:
+    """A mail server that says `first`, then `drop` every 20 ms for ever; its port."""
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            line, _ = server.accept()
+            with line, suppress(OSError):
+                line.sendall(first)
+                while not ended.wait(0.02):
+                    line.sendall(drop)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield int(server.getsockname()[1])
+        finally:
+            ended.set()
+            thread.join()
+
+
+@pytest.mark.parametrize("security", ["none", "starttls", "tls"])
+@pytest.mark.parametrize(
+    ("first", "drop"),
+    [(b"", b"2"), (b"", b"220-more\r\n"), (b"220 hello\r\n", b"2"), (b"220 hello\r\n250-x\r\n", b"250-more\r\n")],
+)
+def test_a_dripping_mail_server_is_cut_off_in_time(first: bytes, drop: bytes, security: Any) -> None:
+    """Each byte comes within smtplib's timeout."""
+    before = time.monotonic()
+    with dripping(first, drop) as port:
+        server = MailServer("127.0.0.1", port, "a@b.example", security)
+        outcome = MailChannel(server, partial(connect, total_seconds=0.4)).send(delivery("a@b.example", "email"))
+    assert outcome.result is Result.RETRY
+    assert time.monotonic() - before < 5
+
+
+def test_a_name_server_that_hangs_is_within_the_deadline_of_both_channels() -> None:
+    ended = threading.Event()
+
+    def hanging(host: str, port: int) -> list[str]:
+        ended.wait(60)
+        return ["127.0.0.1"]
+
+    before = time.monotonic()
+    webhook = WebhookChannel(BOX, SystemClock(), allow_private=True, resolver=hanging, total_seconds=0.2)
+    outcome = webhook.send(delivery("https://slow.example/"))
+    assert (outcome.result, outcome.reason) == (
+        Result.RETRY, "slow.example can't be resolved: no answer from the name server within 0.2 s"
+    )  # fmt: skip
+    with pytest.raises(OSError, match="no answer from the name server"):
+        SmtpSession("slow.example", 25, exchange_seconds=9, total_seconds=0.2, resolver=hanging)
+    assert time.monotonic() - before < 5
+    ended.set()
+
+
+def test_a_slow_name_server_leaves_less_for_the_rest() -> None:
+    def slow(host: str, port: int) -> list[str]:
+        time.sleep(0.6)
+        return ["127.0.0.1"]
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://slow.example:{silent.getsockname()[1]}/"
+        before = time.monotonic()
+        channel = WebhookChannel(BOX, SystemClock(), allow_private=True, resolver=slow, total_seconds=1.2)
+        assert channel.send(delivery(url)).result is Result.RETRY
+    assert 1.2 <= time.monotonic() - before < 1.75
+
+
+def test_no_send_outlasts_its_lease() -> None:
+    assert max(TOTAL_SECONDS, SESSION_SECONDS) <= MAX_SEND_SECONDS
+    assert MAX_SEND_SECONDS * 1000 * 2 <= LEASE_MS
 
 
 @pytest.mark.parametrize("address", ["a@b.example, c@d.example", "a@b.example\r\nBcc: c@d.example", "x", ""])
