@@ -216,7 +216,7 @@ class _Market:
         for symbol in self.symbols:
             for _ in range(self.random.choice((1, 1, 1, 1, 2))):
                 self._tick(symbol)
-        if self.random.random() < 0.35 and not self.live:
+        if self.random.random() < 0.5 and not self.live:
             feed = self.random.choice(self.feeds)
             back = self.random.choice((0, 1, 2, 5)) * self.step_ms
             self._say({"type": "heartbeat", "ts": self.now_ms - back, "feed": feed.name})
@@ -280,7 +280,7 @@ class _Market:
 def _calls(random: Random, market: _Market, creates: int) -> list[Call]:
     """Each client its own calls, mixed; a create asks for a price near the last one."""
     calls = []
-    for _ in range(creates):
+    for number in range(creates):
         client, owner = random.randrange(CLIENTS), random.randrange(OWNERS)
         symbol = random.choice(list(market.symbols))
         decimals = market.symbols[symbol].symbols[symbol]
@@ -312,10 +312,21 @@ def _calls(random: Random, market: _Market, creates: int) -> list[Call]:
                 twin=random.random() < 0.1,
             )
         )
-        for _ in range(random.choice((0, 0, 0, 1, 2, 3))):
-            action = random.choice(("cancel", "pause", "pause", "resume", "resume", "find", "page"))
-            who = owner if random.random() < 0.9 else 1 - owner
-            calls.append(Call(client, market.pace * random.choice((0, 5, 60, 200)), action, who, random.randrange(8)))
+        calls += _later_calls(random, market, client, owner, number)
+    return calls
+
+
+def _later_calls(random: Random, market: _Market, client: int, owner: int, created: int) -> list[Call]:
+    """Anything with any alert; and now and then one is paused and resumed at once, its old claim still under way."""
+    calls = []
+    for _ in range(random.choice((0, 0, 0, 1, 2, 3))):
+        action = random.choice(("cancel", "pause", "pause", "resume", "resume", "find", "page"))
+        who = owner if random.random() < 0.9 else 1 - owner
+        calls.append(Call(client, market.pace * random.choice((0, 5, 60, 200)), action, who, random.randrange(8)))
+    if random.random() < 0.2:
+        alert, after_ms = random.randrange(created + 1), random.choice((100, 300, 600))
+        calls.append(Call(client, market.pace * after_ms, "pause", owner, alert))
+        calls.append(Call(client, random.choice((0, 0, 20)), "resume", owner, alert))
     return calls
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from contracts.numbering import Judgement, LastNumber, Reading
 from finalizer.domain import batch
 from finalizer.sweeper import MAX_ALERTS_A_TRANSACTION, MAX_SHARDS_A_STEP, Sweeper
-from flink_jobs.domain import candidate_writer
 from flink_jobs.domain.matcher import MatcherCore
 from flink_jobs.domain.threshold_index import ThresholdIndex
 from simulation.database import finalizer_store as store
@@ -87,20 +87,23 @@ def _spent_on_refusal() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _frontier_first() -> Iterator[None]:
-    """The matcher writes a record's frontiers before its claims, each as a frame of its own."""
+def _claims_wait(right: Any) -> Any:
+    """The matcher gives a record's claims out with the next record's entries, its frontiers at once."""
 
-    def entries(right: Any) -> Any:
-        def sorted_entries(self: MatcherCore, *given: Any) -> Iterator[Any]:
-            yield from sorted(right(self, *given), key=lambda pair: not pair[0].HasField("frontier"))
+    def entries(self: MatcherCore, *given: Any) -> Iterator[Any]:
+        waiting = _LATE.setdefault(self, [])
+        late, waiting[:] = list(waiting), []
+        for entry in right(self, *given):
+            if entry[0].HasField("candidate"):
+                waiting.append(entry)
+            else:
+                yield entry
+        yield from late
 
-        return sorted_entries
+    return entries
 
-    with ExitStack() as broken:
-        broken.enter_context(swapped(MatcherCore, "_metric_entries", entries))
-        broken.enter_context(swapped(candidate_writer, "MAX_FRAME_ENTRIES", lambda _: 1))
-        yield
+
+_LATE: WeakKeyDictionary[MatcherCore, list[Any]] = WeakKeyDictionary()
 
 
 def _of_any_version(right: Any) -> Any:
@@ -181,7 +184,9 @@ FINALIZING: Final = (
         changed(batch, "LastNumber", judging(any_epoch)),
     ),
     Mutant(
-        "frontier-before-claims", "a frontier reaches the finalizer before the claims in front of it", _frontier_first
+        "frontier-before-claims",
+        "a frontier reaches the finalizer before the claims in front of it",
+        changed(MatcherCore, "_metric_entries", _claims_wait),
     ),
     Mutant(
         "frontier-goes-back", "the frontier follows whatever was read last", changed(batch, "_apply", _last_frontier)
