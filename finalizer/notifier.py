@@ -21,7 +21,7 @@ from ports.clock import Clock
 from ports.message_log import LogReader, LogRecord, LogWriter
 
 MAX_RECORDS_A_POLL: Final = 500
-MAX_SENDS: Final = 32  # at once, in this process
+MAX_SENDS: Final = 64  # at once, in this process; one owner has at most MAX_SENDS_AN_OWNER of them
 CLAIM_INTERVAL_MS: Final = 100  # how often an idle notifier looks for rows that have become due
 LEASE_MS: Final = 120_000  # twice the longest send (channels.outcome.MAX_SEND_SECONDS)
 CLOSE_SECONDS: Final = 15.0  # for what is being sent

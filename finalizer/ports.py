@@ -10,6 +10,7 @@ from typing import Protocol
 from contracts.frames_pb2 import Command
 from finalizer.channels.outcome import Delivery, Result
 from finalizer.domain.batch import BatchPlan, ShardProgress
+from finalizer.owner_turns import MAX_SENDS_AN_OWNER
 
 
 class PositionsMovedError(Exception):
@@ -204,8 +205,14 @@ class DeliveryStore(Positions, Protocol):
         triggers give none; a disabled channel's row is DEAD. Raises PositionsMovedError."""
         ...
 
-    def claim(self, limit: int, now_ms: int, lease_ms: int) -> Sequence[Delivery]:
-        """Due rows, and such whose claim's lease is over, each under a new token, attempts + 1."""
+    def claim(
+        self, limit: int, now_ms: int, lease_ms: int, owner_limit: int = MAX_SENDS_AN_OWNER
+    ) -> Sequence[Delivery]:
+        """Due rows, and such whose claim's lease is over, each under a new token, attempts + 1.
+
+        Owners who hold the fewest claims come first, then what has waited longest; in a crowd, owners take turns. An
+        owner then holds at most `owner_limit` live claims (a few more when several notifiers claim at once).
+        """
         ...
 
     def settle(self, settled: Sequence[Settled], now_ms: int) -> int:

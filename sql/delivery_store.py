@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from finalizer.channels.outcome import Delivery, Result
+from finalizer.owner_turns import CROWD_ROWS, MAX_SENDS_AN_OWNER, OwnerTurns
 from finalizer.ports import Moves, NewDelivery, Settled
 from sql.connection import Pool, transaction
 from sql.finalizer_store import move_positions, read_positions
@@ -20,6 +21,7 @@ class PostgresDeliveryStore:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self._turns = OwnerTurns()
 
     def positions(self, topic: str, partitions: int) -> dict[int, int]:
         return read_positions(self._pool, topic, partitions)
@@ -38,9 +40,25 @@ class PostgresDeliveryStore:
             )
         return count
 
-    def claim(self, limit: int, now_ms: int, lease_ms: int) -> Sequence[Delivery]:
+    def claim(
+        self, limit: int, now_ms: int, lease_ms: int, owner_limit: int = MAX_SENDS_AN_OWNER
+    ) -> Sequence[Delivery]:
+        given = {"limit": limit, "now_ms": now_ms, "lease_ms": lease_ms, "owner_limit": owner_limit}
         with transaction(self._pool) as connection:
-            rows = QUERIES.claim_deliveries(connection, limit=limit, now_ms=now_ms, lease_ms=lease_ms)
+            rows = list(QUERIES.claim_deliveries(connection, crowd=CROWD_ROWS, **given))
+            if rows:
+                return [Delivery(**row) for row in rows]
+
+            def find(after_owner_id: int, most: int) -> list[int]:
+                found = QUERIES.find_owners_in_turn(
+                    connection, crowd=CROWD_ROWS, now_ms=now_ms, after_owner_id=after_owner_id, limit=most
+                )
+                return [row["owner_id"] for row in found]
+
+            owners = self._turns.next_owners(find)
+            if owners:
+                rows = list(QUERIES.claim_deliveries_of_owners(connection, owner_ids=owners, **given))
+                self._turns.go_on(owners, [row["owner_id"] for row in rows], full=len(rows) == limit)
             return [Delivery(**row) for row in rows]
 
     def settle(self, settled: Sequence[Settled], now_ms: int) -> int:

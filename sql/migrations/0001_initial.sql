@@ -210,3 +210,4 @@ CREATE TABLE deliveries (
     PRIMARY KEY (trigger_id, channel_id)
 );
 CREATE INDEX deliveries_due ON deliveries (next_attempt_at) WHERE status IN ('PENDING', 'SENDING');
+CREATE INDEX deliveries_of_owner ON deliveries (owner_id, status, next_attempt_at) WHERE status IN ('PENDING', 'SENDING');

@@ -19,7 +19,12 @@ CASES = [
     (relay_store.RULES.find_waiting_shards, "rule_commands_unpublished", {"limit": 10}),
     (relay_store.RULES.read_numbered, "rule_commands_unpublished", {"shards": [SHARD], "limit": 10}),
     (relay_store.TRIGGERS.hold_unpublished, "triggers_unpublished", {"limit": 10}),
-    (delivery_store.QUERIES.claim_deliveries, "deliveries_due", {"limit": 10, "now_ms": 0, "lease_ms": 1}),
+    (delivery_store.QUERIES.claim_deliveries, "deliveries_due", 
+     {"limit": 10, "now_ms": 0, "lease_ms": 1, "crowd": 9, "owner_limit": 2}),
+    (delivery_store.QUERIES.find_owners_in_turn, "deliveries_of_owner",
+     {"limit": 10, "now_ms": 0, "crowd": 9, "after_owner_id": 0}),
+    (delivery_store.QUERIES.claim_deliveries_of_owners, "deliveries_of_owner",
+     {"limit": 10, "now_ms": 0, "lease_ms": 1, "owner_ids": [1], "owner_limit": 2}),
     (feed_store.QUERIES.read_numbered_controls, "feed_controls", {"feed": "stocks", "limit": 10}),
 ]  # fmt: skip
 
