@@ -129,8 +129,8 @@ class RuleRelayStore(Protocol):
         """Let a standby lead; harmless when this one doesn't."""
         ...
 
-    def shards_waiting(self, limit: int) -> Sequence[str]:
-        """Shards with commands that were not published."""
+    def shards_waiting(self, limit: int, after: str = "") -> Sequence[str]:
+        """Shards behind `after` with commands that were not published, in order."""
         ...
 
     def take(self, shards: Sequence[str]) -> dict[str, int]:

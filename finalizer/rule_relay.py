@@ -27,6 +27,10 @@ class RuleRelay:
         self._store, self._writer, self._fail, self._topic = store, writer, fail, shard_log
         self._fences: dict[str, int] = {}
         self._leading = False
+        self._after = ""  # the last shard of a step that could not take all that waited
+        # Some may have numbers already that the last read, or the relay before this one, did not get to: they go first,
+        # as a read is in order of shard and new numbers of early ones would come before them for ever.
+        self._cut_off = True
         self._published = 0
         self._fenced = 0
 
@@ -34,7 +38,7 @@ class RuleRelay:
         self._leading = self._store.lead()
         if not self._leading:
             return False
-        shards = self._store.shards_waiting(MAX_SHARDS_A_STEP)
+        shards = self._next_shards()
         if not shards:
             return False
         try:
@@ -46,14 +50,26 @@ class RuleRelay:
             self._store.resign()
             return False
 
+    def _next_shards(self) -> list[str]:
+        """At most MAX_SHARDS_A_STEP; when more wait, the next step goes on behind these."""
+        shards = list(self._store.shards_waiting(MAX_SHARDS_A_STEP, self._after))
+        if self._after and len(shards) < MAX_SHARDS_A_STEP:
+            rest = self._store.shards_waiting(MAX_SHARDS_A_STEP - len(shards))
+            shards += [shard for shard in rest if shard <= self._after]
+        self._after = shards[-1] if len(shards) == MAX_SHARDS_A_STEP else ""
+        return shards
+
     def _publish(self, shards: Sequence[str]) -> bool:
         fresh = [shard for shard in shards if shard not in self._fences]
         if fresh:
             self._fences |= self._store.take(fresh)
         fences = {shard: self._fences[shard] for shard in shards}
-        self._store.number(fences, MAX_COMMANDS_A_STEP)
-        self._fail("numbered")
-        commands = self._store.numbered(fences, MAX_COMMANDS_A_STEP)
+        commands = self._store.numbered(fences, MAX_COMMANDS_A_STEP) if self._cut_off else ()
+        if not commands:
+            self._store.number(fences, MAX_COMMANDS_A_STEP)
+            self._fail("numbered")
+            commands = self._store.numbered(fences, MAX_COMMANDS_A_STEP)
+        self._cut_off = len(commands) == MAX_COMMANDS_A_STEP
         if not commands:
             return False
         for frame in frames_of(commands):

@@ -44,9 +44,9 @@ class PostgresRuleRelayStore:
         self._leading = connection
         return True
 
-    def shards_waiting(self, limit: int) -> Sequence[str]:
+    def shards_waiting(self, limit: int, after: str = "") -> Sequence[str]:
         with transaction(self._pool) as connection:
-            return [row["shard"] for row in RULES.find_waiting_shards(connection, limit=limit)]
+            return [row["shard"] for row in RULES.find_waiting_shards(connection, limit=limit, after=after)]
 
     def take(self, shards: Sequence[str]) -> dict[str, int]:
         with transaction(self._pool) as connection:

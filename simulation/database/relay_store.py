@@ -46,9 +46,9 @@ class MemoryRuleRelayStore:
         if self._leading is not None:
             self._database.end_session(self._leading)
 
-    def shards_waiting(self, limit: int) -> Sequence[str]:
+    def shards_waiting(self, limit: int, after: str = "") -> Sequence[str]:
         with self._database.transaction() as tx:
-            return find_waiting_shards(self._database, tx, limit)
+            return find_waiting_shards(self._database, tx, limit, after)
 
     def take(self, shards: Sequence[str]) -> dict[str, int]:
         with self._database.transaction() as tx:
@@ -93,14 +93,14 @@ def try_lead(database: MemoryDatabase, tx: Transaction, session: Session) -> boo
     return database.try_advisory_lock(session, LEADER)
 
 
-def find_waiting_shards(database: MemoryDatabase, tx: Transaction, limit: int) -> list[str]:
+def find_waiting_shards(database: MemoryDatabase, tx: Transaction, limit: int, after: str) -> list[str]:
     tx.statement("find_waiting_shards")
     waiting = [
         shard
         for shard, records in database.rule_commands.indexes["unpublished"].records.items()
         if any((row := tx.see(record)) is not None and row["published_at"] is None for record in records.values())
     ]
-    return sorted(str(shard) for shard in waiting)[:limit]
+    return sorted(str(shard) for shard in waiting if str(shard) > after)[:limit]
 
 
 def take_shards(database: MemoryDatabase, tx: Transaction, shards: Sequence[str]) -> dict[str, int]:

@@ -9,9 +9,9 @@ SELECT pg_try_advisory_lock(hashtextextended('alerts rule relay of ' || current_
 SELECT pg_advisory_unlock(hashtextextended('alerts rule relay of ' || current_schema, 0));
 
 -- name: find_waiting_shards
--- Walks the two partial indexes from shard to shard, however long their backlogs are.
+-- Those behind :after, in order. Walks the partial index from shard to shard, however long their backlogs are.
 WITH RECURSIVE waiting (shard) AS (
-    (SELECT shard FROM rule_commands WHERE published_at IS NULL ORDER BY shard LIMIT 1)
+    (SELECT shard FROM rule_commands WHERE published_at IS NULL AND shard > :after ORDER BY shard LIMIT 1)
     UNION ALL
     SELECT (SELECT c.shard FROM rule_commands c
              WHERE c.published_at IS NULL AND c.shard > w.shard ORDER BY c.shard LIMIT 1)

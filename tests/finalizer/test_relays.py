@@ -62,6 +62,45 @@ def test_a_late_commit_is_not_skipped(world: World, log: MemoryLog) -> None:
     relay.close()
 
 
+def test_late_shards_have_their_turn_while_early_ones_never_run_dry(
+    world: World, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("finalizer.rule_relay.MAX_SHARDS_A_STEP", 2)
+    shards = [f"stocks/{number}~1" for number in range(5)]
+    for shard in shards:
+        world.add_alerts(1, shard=shard)
+    relay = relay_of(world.pool, log)
+    for _ in range(3):
+        assert relay.step()
+        for shard in shards[:2]:
+            world.add_alerts(1, shard=shard)
+    assert {record.key.decode() for record in log.records(SHARD_LOG)} == set(shards)
+    drain(relay)
+    relay.close()
+    assert world.value("SELECT count(*) FROM rule_commands WHERE published_at IS NULL") == 0
+
+
+def test_numbered_commands_that_a_read_cut_off_go_before_new_ones(
+    world: World, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a crash more are numbered than one read takes; the read is in order of shard."""
+    monkeypatch.setattr("finalizer.rule_relay.MAX_COMMANDS_A_STEP", 3)
+    early, late = "stocks/0~1", "stocks/9~1"
+    world.add_alerts(3, shard=late)
+    dying = relay_of(world.pool, log, DieAt("numbered"))
+    with pytest.raises(DiedError):
+        dying.step()
+    dying.close()
+    relay = relay_of(world.pool, log)
+    for _ in range(4):
+        world.add_alerts(3, shard=early)  # as much as a step takes
+        assert relay.step()
+    assert late in {record.key.decode() for record in log.records(SHARD_LOG)}
+    drain(relay)
+    relay.close()
+    assert world.value("SELECT count(*) FROM rule_commands WHERE published_at IS NULL") == 0
+
+
 @pytest.mark.parametrize("point", ["numbered", "appended", "flushed", "marked"])
 def test_a_killed_relay_repeats_its_numbers(point: str, world: World, log: MemoryLog) -> None:
     ids = world.add_alerts(5)
