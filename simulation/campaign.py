@@ -22,6 +22,7 @@ from simulation.shorten import describe, shorten
 CAUGHT: Final = Path(__file__).parent / "mutants" / "caught.json"
 MAX_HUNT_SEEDS: Final = 3_000
 SHOWN_FAILURES: Final = 3
+TOLD_SECONDS: Final = 10.0
 FLOOR_SEEDS: Final = 1_000  # from so many seeds on, everything below must have been reached
 # What a campaign claims to test, so it must have happened. Kinds of faults are added by name.
 FLOOR: Final = (
@@ -45,18 +46,15 @@ class Campaign:
         started = time.monotonic()
         reached: Counter[str] = Counter()
         failures: list[Result] = []
-        with self._progress() as progress:
-            bar = progress.add_task("seeds", total=len(self._seeds))
+        with Advance("seeds", len(self._seeds), self._console) as advance:
             for result in play_all(self._seeds, self._processes):
                 reached += result.reached
                 self.turns += result.turns
                 if result.findings:
                     self.failed += 1
                     failures = [*failures, result][:SHOWN_FAILURES]
-                    progress.console.print(
-                        f"seed {result.seed}, step {result.turns}: {result.findings[0]}", markup=False, soft_wrap=True
-                    )
-                progress.advance(bar)
+                    advance.say(f"seed {result.seed}, step {result.turns}: {result.findings[0]}")
+                advance.one()
         self.seconds = time.monotonic() - started
         for result in failures:
             self._tell(result)
@@ -74,16 +72,18 @@ class Campaign:
         """Break the product in each way; names of mutants that no seed found."""
         known = read_caught()
         caught: dict[str, dict[str, object]] = {}
-        with self._progress() as progress, ProcessPoolExecutor(self._processes) as pool:
-            bar = progress.add_task("mutants", total=len(MUTANTS))
+        with (
+            Advance("mutants", len(MUTANTS), self._console) as advance,
+            ProcessPoolExecutor(self._processes) as pool,
+        ):
             names = [mutant.name for mutant in MUTANTS]
             for name, seed, finding in pool.map(hunt_one, names, [known.get(name) for name in names]):
                 self.hunted += 1
                 if seed is not None:
                     caught[name] = {"seed": seed, "finding": finding}
                 else:
-                    progress.console.print(f"mutant lived: {name}", markup=False)
-                progress.advance(bar)
+                    advance.say(f"mutant lived: {name}")
+                advance.one()
         CAUGHT.write_bytes(orjson.dumps(caught, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n")
         return [name for name in names if name not in caught]
 
@@ -94,9 +94,36 @@ class Campaign:
         faults = [f"fault:{kind}:{role}" for kind in FaultKind for role in AFFECTED[kind]]
         return [name for name in (*FLOOR, *faults) if not reached.get(name)]
 
-    def _progress(self) -> Progress:
+
+class Advance:
+    """How far it is: a bar on a terminal, a line every TOLD_SECONDS elsewhere."""
+
+    def __init__(self, what: str, total: int, console: Console) -> None:
+        self._what, self._total, self._console = what, total, console
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        return Progress(*columns, TimeRemainingColumn(), console=self._console)
+        self._bar = Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal)
+        self._done, self._started, self._told = 0, time.monotonic(), time.monotonic()
+
+    def __enter__(self) -> Advance:
+        self._bar.start()
+        self._task = self._bar.add_task(self._what, total=self._total)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def say(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def one(self) -> None:
+        self._done += 1
+        self._bar.advance(self._task)
+        now = time.monotonic()
+        if not self._console.is_terminal and (now - self._told >= TOLD_SECONDS or self._done == self._total):
+            self._told = now
+            rate = self._done / max(now - self._started, 0.001)
+            left = (self._total - self._done) / rate
+            self.say(f"{self._what}: {self._done} of {self._total}, {rate:.1f}/s, {left:.0f} s left")
 
 
 def read_caught() -> dict[str, int]:
