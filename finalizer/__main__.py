@@ -11,11 +11,11 @@ from ports.secrets import SecretKeyError
 from ports.service import run_service
 from ports.settings import ServiceSettings, SettingsError, load_settings
 
-SERVICES = {  # name -> (how it is opened, rest between idle steps in seconds; reading the log rests by itself)
-    "consumer": (assembly.consumer, 0.0),
-    "rule-relay": (assembly.rule_relay, 0.02),
-    "sweeper": (assembly.sweeper, 0.1),
-    "trigger-relay": (assembly.trigger_relay, 0.02),
+SERVICES = {  # name -> (how it is opened, first and longest rest between idle steps in seconds); a log rests its reader
+    "consumer": (assembly.consumer, (0.0, 0.0)),
+    "rule-relay": (assembly.rule_relay, (0.01, 0.08)),
+    "sweeper": (assembly.sweeper, (0.1, 0.2)),
+    "trigger-relay": (assembly.trigger_relay, (0.01, 0.08)),
 }
 
 
@@ -26,10 +26,10 @@ def main(arguments: list[str]) -> int:
         if name == "notifier":
             settings: ServiceSettings = load_settings(NotifierSettings)
             assert isinstance(settings, NotifierSettings)
-            open_service, idle_seconds = assembly.notifier(settings), 0.0
+            open_service, rests = assembly.notifier(settings), (0.0, 0.0)
         elif name in SERVICES:
             settings = load_settings(ServiceSettings)
-            assemble, idle_seconds = SERVICES[name]
+            assemble, rests = SERVICES[name]
             open_service = assemble(settings)
         else:
             sys.stderr.write(f"usage: python -m finalizer {' | '.join([*SERVICES, 'notifier'])}\n")
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     configure_logging(settings.log_level, name)
-    run_service(open_service, settings.health_file, assembly.PASSING_ERRORS, idle_seconds)
+    run_service(open_service, settings.health_file, assembly.PASSING_ERRORS, *rests)
     return 0
 
 

@@ -32,6 +32,7 @@ from sql.finalizer_store import PostgresFinalizerStore
 from sql.relay_store import PostgresRuleRelayStore, PostgresTriggerRelayStore
 
 PASSING_ERRORS: Final[tuple[type[Exception], ...]] = (psycopg.OperationalError, LogError, KafkaException)
+GATHER_SECONDS: Final = 0.01  # a batch's first record waits so long for others
 RELAY_LINGER_MS: Final = 0  # its batches are whole when they are handed over
 
 
@@ -72,7 +73,7 @@ def consumer(settings: ServiceSettings) -> Callable[[Clock], Service]:
     def assemble(clock: Clock, pool: Pool, _: ExitStack) -> Service:
         return Consumer(
             PostgresFinalizerStore(pool),
-            KafkaReader(settings.kafka, "finalizer-consumer"),
+            KafkaReader(settings.kafka, "finalizer-consumer", gather_seconds=GATHER_SECONDS),
             KafkaWriter(settings.kafka, "finalizer-consumer"),
             clock,
             candidates=CANDIDATES.named(settings.topic_prefix),
@@ -116,7 +117,7 @@ def notifier(settings: NotifierSettings) -> Callable[[Clock], Service]:
         executor = resources.enter_context(ThreadPoolExecutor(MAX_SENDS, thread_name_prefix="send"))
         return Notifier(
             PostgresDeliveryStore(pool),
-            KafkaReader(settings.kafka, "notifier"),
+            KafkaReader(settings.kafka, "notifier", gather_seconds=GATHER_SECONDS),
             KafkaWriter(settings.kafka, "notifier"),
             clock,
             channels={

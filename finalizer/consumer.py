@@ -18,7 +18,7 @@ from ports.message_log import LogReader, LogRecord, LogWriter
 
 MAX_RECORDS_A_POLL: Final = 500
 MAX_ENTRIES_A_BATCH: Final = 20_000  # bounds the transaction; a frame with more is a batch of its own
-POLL_SECONDS: Final = 0.02
+POLL_SECONDS: Final = 0.1  # while nothing comes
 GAP_LOOK_MS: Final = 10_000  # between two looks at gaps; another instance may have found or filled one
 GAP_LOG_MS: Final = 60_000  # a gap that stands is said again
 MAX_GAPS_TOLD: Final = 20  # shards named in the log and in the health file

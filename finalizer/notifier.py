@@ -26,7 +26,8 @@ CLAIM_INTERVAL_MS: Final = 100  # how often an idle notifier looks for rows that
 LEASE_MS: Final = 120_000  # twice the longest send (channels.outcome.MAX_SEND_SECONDS)
 CLOSE_SECONDS: Final = 15.0  # for what is being sent
 CLOSE_RESTS_SECONDS: Final = (0.5, 2.0)  # between tries to record what was sent; one try more than rests
-POLL_SECONDS: Final = 0.02
+POLL_SECONDS: Final = 0.1  # while nothing comes
+SENDING_POLL_SECONDS: Final = 0.02  # results wait to be recorded
 
 log = structlog.get_logger()
 
@@ -75,7 +76,7 @@ class Notifier:
             positions = self._store.positions(self._topic, self._reader.partitions(self._topic))
             self._reader.assign({(self._topic, partition): offset for partition, offset in positions.items()})
             self._positions = positions
-        records = self._reader.poll(MAX_RECORDS_A_POLL, POLL_SECONDS)
+        records = self._reader.poll(MAX_RECORDS_A_POLL, SENDING_POLL_SECONDS if self._running else POLL_SECONDS)
         if not records:
             return False
         positions, self._positions = self._positions, None

@@ -92,8 +92,16 @@ class KafkaReader:
     """A consumer without a group: its positions are assigned, never committed to Kafka."""
 
     def __init__(
-        self, bootstrap: str, client_id: str, unreachable_limit_seconds: float = UNREACHABLE_LIMIT_SECONDS
+        self,
+        bootstrap: str,
+        client_id: str,
+        unreachable_limit_seconds: float = UNREACHABLE_LIMIT_SECONDS,
+        gather_seconds: float | None = None,
     ) -> None:
+        """gather_seconds: `poll` returns so long after its first record, so that its timeout only matters while the
+        log is quiet. None: it takes its whole timeout, unless max_records come before.
+        """
+        self._gather_seconds = gather_seconds
         self._unreachable_limit_seconds = unreachable_limit_seconds
         self._failing_since: float | None = None  # monotonic; the first passing error since the last record
         self._assigned: list[tuple[str, int]] = []
@@ -106,7 +114,7 @@ class KafkaReader:
                 "enable.auto.offset.store": False,
                 "auto.offset.reset": "error",
                 "enable.partition.eof": False,
-                "fetch.wait.max.ms": 20,
+                "fetch.wait.max.ms": 100,  # of a quiet topic; the broker answers at once when something comes
                 "fetch.message.max.bytes": MAX_RECORD_BYTES,
                 "queued.max.messages.kbytes": 65_536,
                 "isolation.level": "read_committed",
@@ -137,7 +145,7 @@ class KafkaReader:
     def poll(self, max_records: int, timeout_seconds: float) -> Sequence[LogRecord]:
         """As LogReader; raises LogError too when the brokers have been away for the limit."""
         records = []
-        for message in self._consumer.consume(max_records, timeout_seconds):
+        for message in self._consume(max_records, timeout_seconds):
             error = message.error()
             if error is not None:
                 self._raise_unless_passing(error, message)
@@ -156,6 +164,14 @@ class KafkaReader:
         elif self._failing_since is not None:
             self._probe(self._failing_since)
         return records
+
+    def _consume(self, max_records: int, timeout_seconds: float) -> list[Message]:
+        if self._gather_seconds is None:
+            return self._consumer.consume(max_records, timeout_seconds)
+        found = self._consumer.consume(1, timeout_seconds)
+        if found and max_records > 1:
+            found += self._consumer.consume(max_records - 1, self._gather_seconds)
+        return found
 
     @property
     def is_failing(self) -> bool:

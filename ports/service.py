@@ -51,8 +51,12 @@ def run_service(
     health_file: Path | None,
     passing_errors: tuple[type[Exception], ...],
     idle_seconds: float = 0.01,
+    max_idle_seconds: float | None = None,
 ) -> None:
     """Drive a service until SIGTERM or SIGINT.
+
+    After a step that found nothing it rests for `idle_seconds`, and twice as long after each further one, at most
+    `max_idle_seconds` (None: never longer). So a rest is at most as long as the quiet before it.
 
     On one of `passing_errors` (a dependency is away) it is closed, and opened anew after a growing rest: state
     that was half done lives in the log and the database. Any other error ends the process; the supervisor
@@ -74,14 +78,18 @@ def run_service(
         try:
             service = open_service(clock)
             told = -HEALTH_INTERVAL_MS
+            rest = idle_seconds
             while not stopping:
                 worked = service.step()
                 backoff = FIRST_BACKOFF_SECONDS
                 if clock.monotonic_ms() - told >= HEALTH_INTERVAL_MS:
                     write_health(health_file, True, clock.wall_ms(), service.detail())
                     told = clock.monotonic_ms()
-                if not worked:
-                    clock.wait(idle_seconds)
+                if worked:
+                    rest = idle_seconds
+                else:
+                    clock.wait(rest)
+                    rest = min(rest * 2, max(idle_seconds, max_idle_seconds or 0.0))
         except passing_errors as error:
             log.warning(
                 "dependency away, trying again", error=str(error), kind=type(error).__name__, rest_seconds=backoff

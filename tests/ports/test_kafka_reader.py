@@ -1,4 +1,4 @@
-"""What a reader does while brokers are away: librdkafka's own mock cluster plays them, over real sockets."""
+"""What a reader does while brokers are away or quiet: librdkafka's own mock cluster plays them, over real sockets."""
 
 from __future__ import annotations
 
@@ -83,5 +83,20 @@ def test_errors_that_are_over_are_no_outage() -> None:
     while not (records := reader.poll(10, 0.1)):
         assert time.monotonic() < until
     assert [record.value for record in records] == [b"w"]
+    reader.close()
+    broker.end()
+
+
+def test_a_reader_that_gathers_returns_soon_after_its_first_record() -> None:
+    broker = MockBroker()
+    write(broker, b"v")
+    reader = KafkaReader(broker.bootstrap, "test", gather_seconds=0.01)
+    reader.assign({("t", p): 0 for p in range(reader.partitions("t"))})
+    before = time.monotonic()
+    assert [record.value for record in reader.poll(500, PATIENCE_SECONDS)] == [b"v"]
+    write(broker, b"w")
+    assert [record.value for record in reader.poll(1, PATIENCE_SECONDS)] == [b"w"]
+    assert time.monotonic() - before < PATIENCE_SECONDS / 2
+    assert reader.poll(500, 0.05) == []
     reader.close()
     broker.end()
