@@ -10,6 +10,7 @@ from flink_jobs.domain import frame_queries, matcher
 from flink_jobs.domain.matcher import MatcherCore
 from flink_jobs.domain.rule_commands import RuleBook
 from flink_jobs.domain.threshold_index import ThresholdIndex
+from flink_jobs.domain.tick_times import TickTimes
 from simulation.mutants.finalizing import FOR_EVER, every_repeat, judging, through_gaps
 from simulation.mutants.mutant import Mutant, changed, skipped
 
@@ -138,5 +139,10 @@ MATCHING: Final = (
         "journal-not-written",
         "a restored matcher lacks what the last records changed",
         changed(MatcherCore, "_write", lambda right: lambda self: None),
+    ),
+    Mutant(
+        "fed-again-fires",
+        "ticks that a new metrics epoch feeds again are matched again",
+        skipped(TickTimes, "begin_epoch"),
     ),
 )
