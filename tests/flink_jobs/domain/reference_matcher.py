@@ -35,7 +35,7 @@ class ReferenceMatcher:
     def run(self, log: Sequence[Entry]) -> list[pb.CandidateEntry]:
         for entry in log:
             if isinstance(entry, Reborn):
-                self.metrics_epoch, self.metrics_number, self.fed = self.metrics_epoch + 1, 0, {}
+                self.metrics_epoch, self.metrics_number, self.fed = self.metrics_epoch + 1, 0, dict(entry.skipped)
                 continue
             self.position += 1
             self.metrics_number += not isinstance(entry, (Create, Remove))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -92,7 +92,10 @@ class Marker:
 
 @dataclass(frozen=True)
 class Reborn:
-    """No entry: the rolling job has lost its state and begins a new epoch with the log's first metric."""
+    """No entry: the rolling job has lost its state and begins a new epoch, at the log's first metric or behind so many
+    ticks of a symbol."""
+
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
 
 Command = Create | Remove

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -85,20 +89,42 @@ def logs(draw: st.DrawFn) -> list[Entry]:
 
 @st.composite
 def reborn_logs(draw: st.DrawFn) -> list[Entry]:
-    """The metrics begin anew some times: all from the first, with commands between them that were not there before."""
+    """The metrics begin anew up to three times, from the first or a later one, also before they were through again; and
+    commands come between them that were not there before."""
     log = draw(logs())
-    for _ in range(draw(st.integers(1, 2))):
-        fresh = len({entry.rule.alert_id for entry in log if isinstance(entry, Create)}) + 1_000 * len(log)
-        at = draw(st.integers(0, len(log)))
-        again: list[Entry] = [Reborn()]
-        for number, entry in enumerate(entry for entry in log[:at] if not isinstance(entry, (Create, Remove, Reborn))):
-            if draw(st.integers(0, 3)) == 0:
-                again.append(Create(_rule(draw, fresh + number, draw(st.integers(90, 130)))))
-            again.append(entry)
-        if any(isinstance(entry, Reborn) for entry in log):
-            break
-        log = [*log[:at], *again, *log[at:]]
-    return log
+    whole: list[Entry] = []
+    done, fresh = 0, 1_000
+    for at in sorted(draw(st.lists(st.integers(0, len(log)), min_size=1, max_size=2))):
+        whole += log[done:at]
+        done = at
+        metrics = [entry for entry in log[:at] if not isinstance(entry, (Create, Remove))]
+        if draw(st.booleans()):
+            begun = _fed_again(draw, metrics, fresh)
+            whole += begun[: draw(st.integers(1, len(begun)))]
+        whole += _fed_again(draw, metrics, fresh + 100)
+        fresh += 200
+    return whole + log[done:]
+
+
+def _fed_again(draw: st.DrawFn, metrics: Sequence[Entry], fresh: int) -> list[Entry]:
+    """From a place where time moves on, so that no symbol's ticks of one time are torn apart; new rules from id `fresh`."""
+    ticks = [place for place, entry in enumerate(metrics) if isinstance(entry, Tick)]
+    places = [
+        0,
+        *(after for before, after in itertools.pairwise(ticks) if _time(metrics[before]) < _time(metrics[after])),
+    ]
+    start = draw(st.sampled_from(places))
+    again: list[Entry] = [Reborn(Counter(entry.symbol for entry in metrics[:start] if isinstance(entry, Tick)))]
+    for number, entry in enumerate(metrics[start:]):
+        if draw(st.integers(0, 3)) == 0:
+            again.append(Create(_rule(draw, fresh + number, draw(st.integers(90, 130)))))
+        again.append(entry)
+    return again
+
+
+def _time(entry: Entry) -> int:
+    assert isinstance(entry, Tick)
+    return entry.time_ms
 
 
 def cuts() -> st.SearchStrategy[list[int]]:
