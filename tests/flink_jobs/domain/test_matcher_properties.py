@@ -107,7 +107,7 @@ def reborn_logs(draw: st.DrawFn) -> list[Entry]:
 
 
 def _fed_again(draw: st.DrawFn, metrics: Sequence[Entry], fresh: int) -> list[Entry]:
-    """From a place where time moves on, so that no symbol's ticks of one time are torn apart; new rules from id `fresh`."""
+    """From where time moves on, so that no symbol's ticks of one time are torn apart; new rule ids from `fresh`."""
     ticks = [place for place, entry in enumerate(metrics) if isinstance(entry, Tick)]
     places = [
         0,
