@@ -107,12 +107,6 @@ class AlertService:
                 f"There is no instrument {symbol.strip()!r}; GET /v1/instruments lists them.",
                 field="body.symbol",
             )
-        if route.is_moving:
-            raise ProblemError(
-                "unavailable",
-                f"{route.symbol} is moving to other shards; try again in a moment.",
-                headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
-            )
         return route
 
     def _check_channels(self, transaction: Transaction, principal: Principal, channel_ids: list[int]) -> None:
