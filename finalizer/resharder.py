@@ -79,26 +79,15 @@ class Resharder:
         return worked
 
     def _advance(self, work: ReshardWork) -> bool:
-        reshard = work.reshard
-        match reshard.phase:
-            case Phase.OPENING:
-                return self._open(work)
-            case Phase.DRAINING:
-                return self._drain(work)
-            case Phase.MARKING:
-                if self._are_marked(work, Routing.COPY, reshard.new.all_shards()):
-                    return self._enter(work, Phase.COPYING)
-                return False
-            case Phase.COPYING:
-                return self._copy(work)
-            case Phase.ENDING:
-                if self._are_marked(work, Routing.END, reshard.old.all_shards()):
-                    return self._enter(work, Phase.SWITCHING)
-                return False
-            case Phase.SWITCHING:
-                return self._switch(work)
-            case Phase.DONE:
-                return False
+        steps = {
+            Phase.OPENING: self._open,
+            Phase.DRAINING: self._drain,
+            Phase.MARKING: self._await_copy_marks,
+            Phase.COPYING: self._copy,
+            Phase.ENDING: self._await_end_marks,
+            Phase.SWITCHING: self._switch,
+        }
+        return steps[work.reshard.phase](work)
 
     def _enter(self, work: ReshardWork, phase: Phase, record: Routing.Phase | None = None) -> bool:
         if record is not None:
@@ -107,9 +96,7 @@ class Resharder:
         reshard = work.reshard
         self._figures.waiting.pop(reshard.new.symbol, None)
         self._figures.done += phase is Phase.DONE
-        log.info(
-            "reshard", symbol=reshard.new.symbol, shards=reshard.new.shards, version=reshard.version, enters=phase
-        )
+        log.info("reshard", symbol=reshard.new.symbol, shards=reshard.new.shards, version=reshard.version, enters=phase)
         return True
 
     def _are_marked(self, work: ReshardWork, phase: Routing.Phase, shards: Sequence[str]) -> bool:
@@ -138,6 +125,14 @@ class Resharder:
                 return False
             return self._turn_page(walk, page)
         return self._enter(work, Phase.MARKING, Routing.COPY)
+
+    def _await_copy_marks(self, work: ReshardWork) -> bool:
+        marked = self._are_marked(work, Routing.COPY, work.reshard.new.all_shards())
+        return marked and self._enter(work, Phase.COPYING)
+
+    def _await_end_marks(self, work: ReshardWork) -> bool:
+        marked = self._are_marked(work, Routing.END, work.reshard.old.all_shards())
+        return marked and self._enter(work, Phase.SWITCHING)
 
     def _copy(self, work: ReshardWork) -> bool:
         reshard = work.reshard

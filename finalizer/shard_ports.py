@@ -1,4 +1,4 @@
-"""What the drivers of reshards and rebuilds need of a database, as protocols; docs/architecture.md has the protocols."""
+"""What the drivers of reshards and rebuilds need of a database, as ports; docs/architecture.md says how they go."""
 
 from __future__ import annotations
 

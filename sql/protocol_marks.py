@@ -1,4 +1,4 @@
-"""What candidates.v1 says of reshards and rebuilds, inside a batch's transaction (finalizer/shard_ports.py reads it)."""
+"""What candidates.v1 says of reshards and rebuilds, inside a batch's transaction (finalizer/shard_ports.py reads)."""
 
 from __future__ import annotations
 

@@ -79,7 +79,9 @@ class PostgresRebuildStore:
             if symbol is None:
                 shards.update(bucket_shard(name, bucket) for bucket in range(locked["buckets"]))
         routes = [SymbolRoute(**row) for row in QUERIES.list_routes(connection, feed=feed, symbol=symbol)]
-        shards.update(shard for route in routes if symbol is not None or route.shards > 1 for shard in route.all_shards())
+        shards.update(
+            shard for route in routes if symbol is not None or route.shards > 1 for shard in route.all_shards()
+        )
         for name in wanted:
             for row in RESHARDS.find_open_of_feed(connection, feed=name):
                 moving = reshard_of(row)

@@ -210,9 +210,7 @@ class ReferenceStore:
                 return None
             old = SymbolRoute(symbol, row["feed"], row["buckets"], row["shards"])
             new = replace(old, shards=shards)
-            rebuilt = list(
-                REBUILDS.find_open_rebuilds(connection, shards=[*old.all_shards(), *new.all_shards()])
-            )
+            rebuilt = list(REBUILDS.find_open_rebuilds(connection, shards=[*old.all_shards(), *new.all_shards()]))
             if rebuilt:
                 under_rebuild = f"shard {rebuilt[0]['shard']} is being rebuilt or verified"
                 raise ProtocolUnderWayError(f"moving {symbol} to {shards} shards", under_rebuild)

@@ -92,7 +92,8 @@ class PostgresRuleRelayStore:
 
 def _command(row: Row) -> Command:
     if row["payload"] is not None:
-        return Command.FromString(bytes(row["payload"]))
+        command: Command = Command.FromString(bytes(row["payload"]))
+        return command
     rule = rule_message(row)
     if row["action"] == "create":
         return Command(create=CreateRule(rule=rule))

@@ -21,7 +21,7 @@ from api.ports import (
     Transaction,
 )
 from api.principal import Principal
-from api.problems import RETRY_AFTER_SECONDS, ProblemError, not_found
+from api.problems import ProblemError, not_found
 from api.times import format_time_ms
 from contracts.keys import shard_of
 from contracts.prices import PriceError, format_price, parse_price
