@@ -125,6 +125,11 @@ class SymbolTable:
         extra, at = divmod(pair - HOME_BASES, EXTRA_BASES)
         return list_base(self._extra_blocks[number][extra], at * SLOTS_PER_BASIS + side)
 
+    def key_ranges(self, number: int) -> list[tuple[int, int]]:
+        """(first, last) key of every list that a symbol has."""
+        blocks = [self._blocks[number], *self._extra_blocks.get(number, [])]
+        return [(list_base(block, 0), list_base(block + 1, 0) - 1) for block in blocks]
+
     # ------------------------------------------------------------------------------ state
     def write(self, state: StateMap) -> None:
         """Write the chunks that have changed."""
