@@ -159,10 +159,9 @@ class MatcherCore:
                 active_from_ms = self._rules.create(rule)
                 if active_from_ms is not None:
                     self.activity.activations += 1
-                    entry = pb.CandidateEntry(position=counters.position)
-                    entry.activation.alert_id, entry.activation.version = rule.alert_id, rule.version
-                    entry.activation.active_from_event_time_ms = active_from_ms
-                    yield entry, active_from_ms
+                    said = pb.Activation(alert_id=rule.alert_id, version=rule.version)
+                    said.active_from_event_time_ms = active_from_ms
+                    yield pb.CandidateEntry(position=counters.position, activation=said), active_from_ms
 
     # ------------------------------------------------------------------------------ metrics
     def _metric_entries(self, frame: MetricRows, skip: int) -> Iterator[tuple[pb.CandidateEntry, int]]:

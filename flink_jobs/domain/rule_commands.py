@@ -102,7 +102,7 @@ class RuleBook:
     def is_over(self, rule: pb.Rule) -> bool:
         """Whether no later tick can lie in its lifetime."""
         number = self.symbols.number_of(rule.symbol)
-        return number is not None and rule.expires_at_ms <= int(self.symbols.newest_ms[number])
+        return number is not None and rule.expires_at_ms <= int(self.symbols.times.newest_ms[number])
 
     def split(self, name: str, split: Split) -> None:
         """Learn a split: targets written from then on belong to lists of their own."""

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-import numpy as np
-
 from contracts import frames_pb2 as pb
 from contracts.vocabulary import MAX_NAME_CHARACTERS
 from flink_jobs.domain.frame_error import StateError
@@ -70,8 +68,7 @@ class ShardProtocols:
             return None
         self.moved[number] = place
         self.must_fold = True
-        if routing.newest_event_time_ms > 0:
-            self.rules.symbols.see(np.array([number]), np.array([routing.newest_event_time_ms]))
+        self.rules.symbols.advance(number, routing.newest_event_time_ms)
         if routing.phase == pb.Routing.END:
             self.rules.index.drop(self.rules.symbols.key_ranges(number), 0, old_only=False)
         return pb.RoutingMark(symbol=routing.symbol, version=routing.version, phase=routing.phase)

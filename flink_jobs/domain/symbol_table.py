@@ -87,6 +87,11 @@ class SymbolTable:
         self._dirty.update(np.unique(numbers // CHUNK_SYMBOLS).tolist())
         return self.times.see(numbers, event_times_ms)
 
+    def advance(self, number: int, time_ms: int) -> None:
+        """The symbol's ticks have come to this time elsewhere."""
+        self._dirty.add(number // CHUNK_SYMBOLS)
+        self.times.advance(number, time_ms)
+
     def see_again(self, columns: Int64s) -> None:
         """What `times.columns` gave, of a journal."""
         self._dirty.update(np.unique(columns[0] // CHUNK_SYMBOLS).tolist())
