@@ -197,6 +197,7 @@ CREATE TABLE parked_claims (
     epoch           bigint NOT NULL,
     position        bigint NOT NULL,
     candidate       bytea NOT NULL,                     -- alerts.v1.Candidate
+    taken           boolean NOT NULL DEFAULT false,     -- it has been decided
     PRIMARY KEY (alert_id, version)
 );
 CREATE INDEX parked_claims_of_shard ON parked_claims (shard);
@@ -218,7 +219,7 @@ CREATE TABLE rebuilds (
     missing         bigint NOT NULL DEFAULT 0,
     other_version   bigint NOT NULL DEFAULT 0,
     surplus         bigint NOT NULL DEFAULT 0,
-    differences     jsonb NOT NULL DEFAULT '[]',        -- the first of them by name
+    differences     jsonb NOT NULL,                     -- the first of them by name
     requested_at    timestamptz NOT NULL DEFAULT now(),
     ended_at        timestamptz
 );

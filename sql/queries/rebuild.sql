@@ -2,7 +2,7 @@
 
 -- name: insert_rebuild$
 -- NULL: one of the shard is under way.
-INSERT INTO rebuilds (shard, symbol, repair) VALUES (:shard, :symbol, :repair)
+INSERT INTO rebuilds (shard, symbol, repair, differences) VALUES (:shard, :symbol, :repair, '[]')
 ON CONFLICT DO NOTHING
 RETURNING rebuild_id;
 

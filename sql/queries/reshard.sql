@@ -99,7 +99,7 @@ SELECT alert_id FROM switched;
 -- name: take_parked
 -- In the order of their shard's log.
 WITH taken AS (
-    DELETE FROM parked_claims WHERE alert_id = ANY (:alert_ids::bigint[])
+    UPDATE parked_claims SET taken = true WHERE alert_id = ANY (:alert_ids::bigint[]) AND NOT taken
     RETURNING alert_id, version, shard, epoch, position, candidate
 )
 SELECT * FROM taken ORDER BY shard, epoch, position;
