@@ -107,12 +107,12 @@ class BatchPlan:
 
     activations: list[Activated] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
-    routing_marks: list[RoutingMarked] = field(default_factory=list)
-    rebuild_marks: list[RebuildMarked] = field(default_factory=list)
     progress: list[ShardProgress] = field(default_factory=list)
     entries_applied: int = 0
     entries_known: int = 0
     frames_in_gap: int = 0
+    routing_marks: list[RoutingMarked] = field(default_factory=list)
+    rebuild_marks: list[RebuildMarked] = field(default_factory=list)
 
 
 def decode_frame(key: bytes, value: bytes) -> CandidateFrame:

@@ -31,6 +31,7 @@ class MemoryRebuildStore:
             for shard in self._shards(tx, feed, symbol):
                 tx.statement("insert_rebuild")
                 if any(row["shard"] == shard for row in open_rebuilds(database, tx)):
+                    database.rebuilds.next_identity()  # an insert that conflicts has taken one
                     raise ProtocolUnderWayError(f"reading out shard {shard}", "it is being rebuilt or verified")
                 values: Row = {"shard": shard, "symbol": symbol, "repair": repair, "differences": []}
                 ids.append(int(tx.insert(database.rebuilds, values)["rebuild_id"]))
@@ -57,11 +58,11 @@ class MemoryRebuildStore:
             if symbol is not None or route.shards > 1:
                 shards.update(route.all_shards())
         tx.statement("find_open_of_feed")
-        for row in open_reshards(database, tx):
-            moving = reshard_of(database, tx, row)
+        under_way = [reshard_of(database, tx, row) for row in open_reshards(database, tx)]
+        for moving in sorted(under_way, key=lambda moving: moving.new.feed):
             if moving.new.feed in wanted and shards & {*moving.old.all_shards(), *moving.new.all_shards()}:
-                under_way = f"{moving.new.symbol} is moving to {moving.new.shards} shards"
-                raise ProtocolUnderWayError("reading out its shards", under_way)
+                what = f"{moving.new.symbol} is moving to {moving.new.shards} shards"
+                raise ProtocolUnderWayError("reading out its shards", what)
         return sorted(shards)
 
     def _routes(self, tx: Transaction, feed: str | None, symbol: str | None) -> list[SymbolRoute]:

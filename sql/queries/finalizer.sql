@@ -115,9 +115,9 @@ WITH claim AS (
 ), commanded AS (
     INSERT INTO rule_commands (shard, alert_id, version, action)
     SELECT holder.shard, alert_id, version, 'remove'
-      FROM fired f CROSS JOIN LATERAL (VALUES (f.shard), (f.moving_to)) AS holder (shard)
+      FROM fired f CROSS JOIN LATERAL (VALUES (1, f.shard), (2, f.moving_to)) AS holder (place, shard)
      WHERE holder.shard IS NOT NULL
-     ORDER BY alert_id
+     ORDER BY alert_id, holder.place
 )
 SELECT alert_id, owner_id FROM fired;
 
@@ -245,9 +245,9 @@ WITH due AS MATERIALIZED (
 ), commanded AS (
     INSERT INTO rule_commands (shard, alert_id, version, action)
     SELECT holder.shard, alert_id, version, 'remove'
-      FROM expired e CROSS JOIN LATERAL (VALUES (e.shard), (e.moving_to)) AS holder (shard)
+      FROM expired e CROSS JOIN LATERAL (VALUES (1, e.shard), (2, e.moving_to)) AS holder (place, shard)
      WHERE holder.shard IS NOT NULL
-     ORDER BY alert_id
+     ORDER BY alert_id, holder.place
 )
 SELECT owner_id FROM expired;
 
