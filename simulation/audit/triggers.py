@@ -212,7 +212,7 @@ def _right_evidence(row: Mapping[str, Any], trail: Trail) -> Iterator[Finding]:
 
 
 def _deciding_commit(world: World, alert_id: int, shard: str, passed: int) -> int | None:
-    """Of a claim: the one that finalized it, or the one that brought its alert to its shard, when it was on the way there
+    """Of a claim: the one that finalized it, or the one that brought its alert to the shard, if it was on the way there
     until then. None: it was not the shard's alert."""
     before = world.history.state_before(alert_id, passed)
     if before is None or before.shard == shard:
