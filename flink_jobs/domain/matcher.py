@@ -35,7 +35,7 @@ from flink_jobs.domain.price_basis import Split
 from flink_jobs.domain.rule_commands import RuleBook, is_sound
 from flink_jobs.domain.rule_pages import ALERT_ID
 from flink_jobs.domain.shard_log_frames import MetricRows, parse_shard_log
-from flink_jobs.domain.shard_protocols import ShardProtocols
+from flink_jobs.domain.shard_protocols import REBUILD_COMMANDS, ShardProtocols
 from flink_jobs.domain.state import Output, StateMap
 from flink_jobs.domain.symbol_table import SymbolTable
 from flink_jobs.domain.threshold_index import ThresholdIndex
@@ -146,7 +146,7 @@ class MatcherCore:
             counters.position += 1
             kind = command.WhichOneof("kind")
             rule = command.remove.rule if kind == "remove" else command.create.rule
-            if kind not in ("create", "remove"):
+            if kind in REBUILD_COMMANDS:
                 for entry, time_ms in self._protocols.answer(command, counters.newest_ms):
                     entry.position = counters.position
                     self.activity.activations += entry.HasField("activation")

@@ -23,6 +23,7 @@ from flink_jobs.domain.threshold_keys import END_OF_KEYS
 
 PROTOCOLS_KEY: Final = "protocols"
 PROTOCOLS_VERSION: Final = 1
+REBUILD_COMMANDS: Final = frozenset({"begin_rebuild", "assert_rules", "end_rebuild"})
 MAX_NAMED: Final = 20  # differences of one page, or of an end, by name; the counts are complete
 _PRELUDE: Final = 8
 _REBUILD: Final = struct.Struct("<QBHI")
