@@ -21,10 +21,7 @@ class IdempotencyKeyTakenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InstrumentRoute:
-    """What a create needs of its instrument. `frontier_ms` is the feed's finalized frontier, None before the first.
-
-    `is_moving`: its ticks do not come to its shards yet, a rule there would miss some.
-    """
+    """What a create needs of its instrument. `frontier_ms` is the feed's finalized frontier, None before the first."""
 
     symbol: str
     feed: str
@@ -32,7 +29,6 @@ class InstrumentRoute:
     shards: int
     buckets: int
     clock_mode: str
-    is_moving: bool
     frontier_ms: int | None
     next_alert_id: int
 
@@ -143,11 +139,14 @@ class AlertStore(Protocol):
         ...
 
     def pause(self, owner_id: int, alert_id: int, from_statuses: Collection[Status]) -> bool:
-        """To PAUSED with a remove command; False: nothing moved."""
+        """To PAUSED with a remove command to each shard that holds the rule; False: nothing moved."""
         ...
 
     def resume(self, owner_id: int, alert_id: int, from_statuses: Collection[Status]) -> bool:
-        """To PENDING under a new version with a create command; False: nothing moved."""
+        """To PENDING under a new version, in the shard that the routing says by now, with a create command there.
+
+        False: nothing moved.
+        """
         ...
 
     def deliveries(self, owner_id: int, alert_id: int) -> list[Row]:

@@ -128,14 +128,30 @@ class Resume(_message.Message):
     def __init__(self, symbol: _Optional[str] = ...) -> None: ...
 
 class Routing(_message.Message):
-    __slots__ = ("symbol", "shards", "version")
+    __slots__ = ("symbol", "shards", "version", "previous_shards", "phase", "newest_event_time_ms")
+    class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        AT_ONCE: _ClassVar[Routing.Phase]
+        OPEN: _ClassVar[Routing.Phase]
+        COPY: _ClassVar[Routing.Phase]
+        END: _ClassVar[Routing.Phase]
+    AT_ONCE: Routing.Phase
+    OPEN: Routing.Phase
+    COPY: Routing.Phase
+    END: Routing.Phase
     SYMBOL_FIELD_NUMBER: _ClassVar[int]
     SHARDS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_SHARDS_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_EVENT_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     symbol: str
     shards: int
     version: int
-    def __init__(self, symbol: _Optional[str] = ..., shards: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
+    previous_shards: int
+    phase: Routing.Phase
+    newest_event_time_ms: int
+    def __init__(self, symbol: _Optional[str] = ..., shards: _Optional[int] = ..., version: _Optional[int] = ..., previous_shards: _Optional[int] = ..., phase: _Optional[_Union[Routing.Phase, str]] = ..., newest_event_time_ms: _Optional[int] = ...) -> None: ...
 
 class PriceFrame(_message.Message):
     __slots__ = ("feed", "bucket", "lease", "symbols", "symbol_index", "event_time_ms", "price_scaled", "sequence", "session", "controls", "source_position", "rejected", "frame_number")
@@ -241,12 +257,18 @@ class CommandFrame(_message.Message):
     def __init__(self, shard: _Optional[str] = ..., epoch: _Optional[int] = ..., first_number: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("create", "remove")
+    __slots__ = ("create", "remove", "begin_rebuild", "assert_rules", "end_rebuild")
     CREATE_FIELD_NUMBER: _ClassVar[int]
     REMOVE_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_REBUILD_FIELD_NUMBER: _ClassVar[int]
+    ASSERT_RULES_FIELD_NUMBER: _ClassVar[int]
+    END_REBUILD_FIELD_NUMBER: _ClassVar[int]
     create: CreateRule
     remove: RemoveRule
-    def __init__(self, create: _Optional[_Union[CreateRule, _Mapping]] = ..., remove: _Optional[_Union[RemoveRule, _Mapping]] = ...) -> None: ...
+    begin_rebuild: BeginRebuild
+    assert_rules: AssertRules
+    end_rebuild: EndRebuild
+    def __init__(self, create: _Optional[_Union[CreateRule, _Mapping]] = ..., remove: _Optional[_Union[RemoveRule, _Mapping]] = ..., begin_rebuild: _Optional[_Union[BeginRebuild, _Mapping]] = ..., assert_rules: _Optional[_Union[AssertRules, _Mapping]] = ..., end_rebuild: _Optional[_Union[EndRebuild, _Mapping]] = ...) -> None: ...
 
 class Rule(_message.Message):
     __slots__ = ("alert_id", "version", "symbol", "kind", "window", "direction", "threshold", "created_at_ms", "expires_at_ms")
@@ -282,6 +304,34 @@ class RemoveRule(_message.Message):
     rule: Rule
     def __init__(self, rule: _Optional[_Union[Rule, _Mapping]] = ...) -> None: ...
 
+class BeginRebuild(_message.Message):
+    __slots__ = ("rebuild_id", "symbol", "repair", "event_time_ms")
+    REBUILD_ID_FIELD_NUMBER: _ClassVar[int]
+    SYMBOL_FIELD_NUMBER: _ClassVar[int]
+    REPAIR_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    rebuild_id: int
+    symbol: str
+    repair: bool
+    event_time_ms: int
+    def __init__(self, rebuild_id: _Optional[int] = ..., symbol: _Optional[str] = ..., repair: bool = ..., event_time_ms: _Optional[int] = ...) -> None: ...
+
+class AssertRules(_message.Message):
+    __slots__ = ("rebuild_id", "rules")
+    REBUILD_ID_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    rebuild_id: int
+    rules: _containers.RepeatedCompositeFieldContainer[Rule]
+    def __init__(self, rebuild_id: _Optional[int] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ...) -> None: ...
+
+class EndRebuild(_message.Message):
+    __slots__ = ("rebuild_id", "event_time_ms")
+    REBUILD_ID_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    rebuild_id: int
+    event_time_ms: int
+    def __init__(self, rebuild_id: _Optional[int] = ..., event_time_ms: _Optional[int] = ...) -> None: ...
+
 class CandidateFrame(_message.Message):
     __slots__ = ("shard", "epoch", "first_number", "entries")
     SHARD_FIELD_NUMBER: _ClassVar[int]
@@ -295,18 +345,78 @@ class CandidateFrame(_message.Message):
     def __init__(self, shard: _Optional[str] = ..., epoch: _Optional[int] = ..., first_number: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[CandidateEntry, _Mapping]]] = ...) -> None: ...
 
 class CandidateEntry(_message.Message):
-    __slots__ = ("position", "activation", "candidate", "frontier", "marker")
+    __slots__ = ("position", "activation", "candidate", "frontier", "marker", "routing", "rebuild")
     POSITION_FIELD_NUMBER: _ClassVar[int]
     ACTIVATION_FIELD_NUMBER: _ClassVar[int]
     CANDIDATE_FIELD_NUMBER: _ClassVar[int]
     FRONTIER_FIELD_NUMBER: _ClassVar[int]
     MARKER_FIELD_NUMBER: _ClassVar[int]
+    ROUTING_FIELD_NUMBER: _ClassVar[int]
+    REBUILD_FIELD_NUMBER: _ClassVar[int]
     position: int
     activation: Activation
     candidate: Candidate
     frontier: Frontier
     marker: Marker
-    def __init__(self, position: _Optional[int] = ..., activation: _Optional[_Union[Activation, _Mapping]] = ..., candidate: _Optional[_Union[Candidate, _Mapping]] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ..., marker: _Optional[_Union[Marker, _Mapping]] = ...) -> None: ...
+    routing: RoutingMark
+    rebuild: RebuildMark
+    def __init__(self, position: _Optional[int] = ..., activation: _Optional[_Union[Activation, _Mapping]] = ..., candidate: _Optional[_Union[Candidate, _Mapping]] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ..., marker: _Optional[_Union[Marker, _Mapping]] = ..., routing: _Optional[_Union[RoutingMark, _Mapping]] = ..., rebuild: _Optional[_Union[RebuildMark, _Mapping]] = ...) -> None: ...
+
+class RoutingMark(_message.Message):
+    __slots__ = ("symbol", "version", "phase")
+    SYMBOL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    symbol: str
+    version: int
+    phase: Routing.Phase
+    def __init__(self, symbol: _Optional[str] = ..., version: _Optional[int] = ..., phase: _Optional[_Union[Routing.Phase, str]] = ...) -> None: ...
+
+class RebuildMark(_message.Message):
+    __slots__ = ("rebuild_id", "step", "known", "missing", "other_version", "surplus", "differences")
+    class Step(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        BEGUN: _ClassVar[RebuildMark.Step]
+        ASSERTED: _ClassVar[RebuildMark.Step]
+        ENDED: _ClassVar[RebuildMark.Step]
+    BEGUN: RebuildMark.Step
+    ASSERTED: RebuildMark.Step
+    ENDED: RebuildMark.Step
+    REBUILD_ID_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    OTHER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SURPLUS_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
+    rebuild_id: int
+    step: RebuildMark.Step
+    known: int
+    missing: int
+    other_version: int
+    surplus: int
+    differences: _containers.RepeatedCompositeFieldContainer[Difference]
+    def __init__(self, rebuild_id: _Optional[int] = ..., step: _Optional[_Union[RebuildMark.Step, str]] = ..., known: _Optional[int] = ..., missing: _Optional[int] = ..., other_version: _Optional[int] = ..., surplus: _Optional[int] = ..., differences: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ...) -> None: ...
+
+class Difference(_message.Message):
+    __slots__ = ("kind", "alert_id", "version", "found_version")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        MISSING: _ClassVar[Difference.Kind]
+        SURPLUS: _ClassVar[Difference.Kind]
+        OTHER_VERSION: _ClassVar[Difference.Kind]
+    MISSING: Difference.Kind
+    SURPLUS: Difference.Kind
+    OTHER_VERSION: Difference.Kind
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    ALERT_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    FOUND_VERSION_FIELD_NUMBER: _ClassVar[int]
+    kind: Difference.Kind
+    alert_id: int
+    version: int
+    found_version: int
+    def __init__(self, kind: _Optional[_Union[Difference.Kind, str]] = ..., alert_id: _Optional[int] = ..., version: _Optional[int] = ..., found_version: _Optional[int] = ...) -> None: ...
 
 class Activation(_message.Message):
     __slots__ = ("alert_id", "version", "active_from_event_time_ms")

@@ -1,4 +1,4 @@
-"""`python -m finalizer consumer | rule-relay | sweeper | trigger-relay | notifier`."""
+"""`python -m finalizer consumer | rule-relay | sweeper | shard-upkeep | trigger-relay | notifier`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ SERVICES = {  # name -> (how it is opened, first and longest rest between idle s
     "consumer": (assembly.consumer, (0.0, 0.0)),
     "rule-relay": (assembly.rule_relay, (0.01, 0.08)),
     "sweeper": (assembly.sweeper, (0.1, 0.2)),
+    "shard-upkeep": (assembly.shard_upkeep, (0.05, 0.5)),
     "trigger-relay": (assembly.trigger_relay, (0.01, 0.08)),
 }
 

@@ -16,8 +16,11 @@ from finalizer.channels.mail import MailChannel, MailServer
 from finalizer.channels.webhook import WebhookChannel
 from finalizer.consumer import Consumer
 from finalizer.notifier import MAX_SENDS, Notifier
+from finalizer.rebuilder import Rebuilder
+from finalizer.resharder import Resharder
 from finalizer.rule_relay import RuleRelay
 from finalizer.settings import NotifierSettings
+from finalizer.shard_upkeep import ShardUpkeep
 from finalizer.sweeper import Sweeper
 from finalizer.trigger_relay import TriggerRelay
 from ports.clock import Clock
@@ -29,7 +32,9 @@ from ports.settings import ServiceSettings
 from sql.connection import Pool, open_pool
 from sql.delivery_store import PostgresDeliveryStore
 from sql.finalizer_store import PostgresFinalizerStore
+from sql.rebuild_store import PostgresRebuildStore
 from sql.relay_store import PostgresRuleRelayStore, PostgresTriggerRelayStore
+from sql.reshard_store import PostgresReshardStore
 
 PASSING_ERRORS: Final[tuple[type[Exception], ...]] = (psycopg.OperationalError, LogError, KafkaException)
 GATHER_SECONDS: Final = 0.01  # a batch's first record waits so long for others
@@ -96,6 +101,14 @@ def sweeper(settings: ServiceSettings) -> Callable[[Clock], Service]:
         return Sweeper(PostgresFinalizerStore(pool), clock)
 
     return opener(settings, "sweeper", assemble)
+
+
+def shard_upkeep(settings: ServiceSettings) -> Callable[[Clock], Service]:
+    def assemble(clock: Clock, pool: Pool, _: ExitStack) -> Service:
+        resharder = Resharder(PostgresReshardStore(pool), clock)
+        return ShardUpkeep(resharder, Rebuilder(PostgresRebuildStore(pool)))
+
+    return opener(settings, "shard-upkeep", assemble)
 
 
 def trigger_relay(settings: ServiceSettings) -> Callable[[Clock], Service]:

@@ -15,6 +15,7 @@ from ports.message_log import LogWriter
 MAX_SHARDS_A_STEP: Final = 2_000
 MAX_COMMANDS_A_STEP: Final = 5_000
 MAX_COMMANDS_A_FRAME: Final = 1_000  # about 60 kB
+MAX_RULES_A_FRAME: Final = 4_000  # a page of a rebuild carries many
 
 log = structlog.get_logger()
 
@@ -74,7 +75,7 @@ class RuleRelay:
             return False
         for frame in frames_of(commands):
             record = ShardLogRecord(commands=frame)
-            newest_ms = max(rule_of(command).created_at_ms for command in frame.commands)
+            newest_ms = max(map(time_of, frame.commands))
             self._writer.append(self._topic, frame.shard.encode(), record.SerializeToString(), newest_ms)
         self._fail("appended")
         self._writer.flush()
@@ -98,24 +99,44 @@ class RuleRelay:
 
 
 def rule_of(command: Command) -> Rule:
-    """The rule that a command carries."""
+    """The rule that a create or remove carries."""
     return command.create.rule if command.WhichOneof("kind") == "create" else command.remove.rule
 
 
+def time_of(command: Command) -> int:
+    """Event time in ms that a command's record is stamped with."""
+    match command.WhichOneof("kind"):
+        case "create":
+            return command.create.rule.created_at_ms
+        case "remove":
+            return command.remove.rule.created_at_ms
+        case "assert_rules":
+            return max((rule.created_at_ms for rule in command.assert_rules.rules), default=0)
+        case "begin_rebuild":
+            return command.begin_rebuild.event_time_ms
+        case _:
+            return command.end_rebuild.event_time_ms
+
+
 def frames_of(commands: Sequence[NumberedCommand]) -> Iterator[CommandFrame]:
-    """Frames of consecutive numbers of one shard and epoch, at most MAX_COMMANDS_A_FRAME each."""
+    """Frames of consecutive numbers of one shard and epoch, at most MAX_COMMANDS_A_FRAME and MAX_RULES_A_FRAME each."""
     frame: CommandFrame | None = None
+    rules = 0
     for numbered in commands:
+        mine = max(1, len(numbered.command.assert_rules.rules))
         follows = (
             frame is not None
             and (frame.shard, frame.epoch) == (numbered.shard, numbered.epoch)
             and frame.first_number + len(frame.commands) == numbered.number
             and len(frame.commands) < MAX_COMMANDS_A_FRAME
+            and rules + mine <= MAX_RULES_A_FRAME
         )
         if frame is None or not follows:
             if frame is not None:
                 yield frame
+            rules = 0
             frame = CommandFrame(shard=numbered.shard, epoch=numbered.epoch, first_number=numbered.number)
         frame.commands.append(numbered.command)
+        rules += mine
     if frame is not None:
         yield frame

@@ -20,6 +20,7 @@ from contracts.topics import TICKS
 from contracts.vocabulary import Status
 from simulation.database.api_database import MemoryApiDatabase, MemoryTransaction
 from simulation.database.errors import DatabaseAwayError
+from simulation.database.rebuild_store import MemoryRebuildStore
 from simulation.database.reference_store import MemoryReferenceStore
 from simulation.plan import CLIENTS, Call, Role, Word
 from simulation.scheduler import Task
@@ -159,6 +160,7 @@ class Operator:
     def __init__(self, world: World) -> None:
         self._world = world
         self._reference = MemoryReferenceStore(world.database)
+        self._rebuilds = MemoryRebuildStore(world.database)
 
     def declare(self) -> None:
         """Before anything runs."""
@@ -192,5 +194,9 @@ class Operator:
                 self._reference.add_split(word.symbol, **word.arguments)
             case "resume":
                 self._reference.resume(word.symbol)
+            case "reshard":
+                self._reference.set_routing(word.symbol, **word.arguments)
+            case "rebuild":
+                self._rebuilds.request(None, word.symbol or None, repair=bool(word.arguments["repair"]))
             case other:
                 raise AssertionError(other)

@@ -20,6 +20,8 @@ class AlertState:
     status: str
     version: int
     frontier_ms: int  # of its shard, finalized
+    shard: str
+    moving_to: str | None
 
 
 @dataclass
@@ -46,7 +48,8 @@ class History:
                 self.illegal.append(f"{after['shard']}: the frontier went back from {before_ms}")
         elif table == "alerts":
             frontier_ms = self._frontiers.get(after["shard"], 0)
-            state = AlertState(commit, after["status"], after["version"], frontier_ms)
+            places = after["shard"], after["moving_to"]
+            state = AlertState(commit, after["status"], after["version"], frontier_ms, *places)
             self.states.setdefault(after["alert_id"], []).append(state)
         elif table == "consumer_positions":
             key = after["topic"], after["partition"]

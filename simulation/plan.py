@@ -32,6 +32,7 @@ class Role(StrEnum):
     SWEEPER = "sweeper"
     TRIGGER_RELAY = "trigger-relay"
     NOTIFIER = "notifier"
+    UPKEEP = "shard-upkeep"
     CLIENT = "client"
     OPERATOR = "operator"
     SOURCE = "source"
@@ -131,7 +132,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """An operator's: split, resume, settings, reshard."""
+    """An operator's: split, resume, reshard, rebuild."""
 
     after_ms: int
     action: str

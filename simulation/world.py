@@ -14,7 +14,10 @@ from feeds.ports import StoreAwayError
 from feeds.sources.kafka_json import KafkaJsonSource
 from finalizer.consumer import Consumer
 from finalizer.notifier import Notifier
+from finalizer.rebuilder import Rebuilder
+from finalizer.resharder import Resharder
 from finalizer.rule_relay import RuleRelay
+from finalizer.shard_upkeep import ShardUpkeep
 from finalizer.sweeper import Sweeper
 from finalizer.trigger_relay import TriggerRelay
 from flink_jobs.domain.state import MemoryState
@@ -28,7 +31,9 @@ from simulation.database.engine import MemoryDatabase
 from simulation.database.errors import DatabaseAwayError
 from simulation.database.feed_store import MemoryFeedStore
 from simulation.database.finalizer_store import MemoryFinalizerStore
+from simulation.database.rebuild_store import MemoryRebuildStore
 from simulation.database.relay_store import MemoryRuleRelayStore, MemoryTriggerRelayStore
+from simulation.database.reshard_store import MemoryReshardStore
 from simulation.faults import Faults
 from simulation.history import History
 from simulation.jobs import Core, SimulatedJob
@@ -102,6 +107,7 @@ class World:
             Role.SWEEPER: self._sweeper,
             Role.TRIGGER_RELAY: self._trigger_relay,
             Role.NOTIFIER: self._notifier,
+            Role.UPKEEP: self._upkeep,
         }
         self.operator = Operator(self)
         self.clients = Clients(self)
@@ -164,6 +170,8 @@ class World:
             found.append("source")
         for table in ("rule_commands", "feed_controls", "triggers"):
             found += [table for row in self.database.rows(table) if row["published_at"] is None][:1]
+        for table in ("reshards", "rebuilds"):
+            found += [table for row in self.database.rows(table) if row["phase"] != "DONE"][:1]
         open_rows = [row for row in self.database.rows("deliveries") if row["status"] in ("PENDING", "SENDING")]
         return [*found, *(["deliveries"] if open_rows else [])]
 
@@ -282,6 +290,10 @@ class World:
 
     def _sweeper(self, name: str) -> Service:
         return Sweeper(MemoryFinalizerStore(self.database), self.clock)
+
+    def _upkeep(self, name: str) -> Service:
+        resharder = Resharder(MemoryReshardStore(self.database), self.clock)
+        return ShardUpkeep(resharder, Rebuilder(MemoryRebuildStore(self.database)))
 
     def _trigger_relay(self, name: str) -> Service:
         return TriggerRelay(

@@ -22,6 +22,7 @@ from api.ports import (
 from contracts.vocabulary import Status
 from sql.connection import Row
 from sql.named import load_queries
+from sql.routes import lock_routes
 
 QUERIES: Final = load_queries("alerts")
 LIVE: Final = frozenset({Status.PENDING, Status.ACTIVE, Status.PAUSED})  # as in the partial index
@@ -85,23 +86,29 @@ class PostgresAlertStore:
         return {row["alert_id"]: Status(row["status"]) for row in rows}
 
     def cancel(self, owner_id: int, alert_id: int, from_statuses: Collection[Status]) -> bool:
-        return _moved(QUERIES.cancel_alert, self._connection, owner_id, alert_id, from_statuses)
+        return self._moved(QUERIES.cancel_alert, owner_id, alert_id, from_statuses)
 
     def pause(self, owner_id: int, alert_id: int, from_statuses: Collection[Status]) -> bool:
-        return _moved(QUERIES.pause_alert, self._connection, owner_id, alert_id, from_statuses)
+        return self._moved(QUERIES.pause_alert, owner_id, alert_id, from_statuses)
 
     def resume(self, owner_id: int, alert_id: int, from_statuses: Collection[Status]) -> bool:
-        return _moved(QUERIES.resume_alert, self._connection, owner_id, alert_id, from_statuses)
+        row = QUERIES.lock_alert(self._connection, owner_id=owner_id, alert_id=alert_id)
+        if row is None:
+            return False
+        shard = lock_routes(self._connection, [row["symbol"]])[row["symbol"]].shard_of(alert_id)
+        return self._moved(QUERIES.resume_alert, owner_id, alert_id, from_statuses, shard=shard)
+
+    def _moved(
+        self, query: Any, owner_id: int, alert_id: int, from_statuses: Collection[Status], **fields: Any
+    ) -> bool:
+        statuses = [str(status) for status in from_statuses]
+        moved = query(self._connection, owner_id=owner_id, alert_id=alert_id, from_statuses=statuses, **fields)
+        return bool(moved)
 
     def deliveries(self, owner_id: int, alert_id: int) -> list[Row]:
         return list(
             QUERIES.list_deliveries(self._connection, owner_id=owner_id, alert_id=alert_id, limit=MAX_DELIVERIES)
         )
-
-
-def _moved(query: Any, connection: Connection[Row], owner_id: int, alert_id: int, from_: Collection[Status]) -> bool:
-    statuses = [str(status) for status in from_]
-    return bool(query(connection, owner_id=owner_id, alert_id=alert_id, from_statuses=statuses))
 
 
 def _clocks(clocks_ms: Mapping[str, int]) -> dict[str, list[Any]]:

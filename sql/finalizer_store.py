@@ -14,6 +14,8 @@ from finalizer.domain.batch import Activated, BatchPlan, Claim, ShardProgress
 from finalizer.ports import BatchOutcome, Gap, Moves, PartitionCountError, PositionsMovedError
 from sql.connection import Pool, Row, transaction
 from sql.named import load_queries
+from sql.protocol_marks import acknowledge_moves, lock_moving, park, write_marks
+from sql.routes import lock_routes
 
 QUERIES: Final = load_queries("finalizer")
 PROGRESS_COLUMNS: Final = tuple(ShardProgress.__dataclass_fields__)
@@ -78,7 +80,7 @@ class PostgresFinalizerStore:
                     connection, shard=shard, frontier_ms=frontier_ms, limit=limit, ended_at_ms=ended_at_ms
                 )
             )
-            _release_places(connection, expired)
+            release_places(connection, expired)
             if len(expired) < limit:
                 QUERIES.move_sweep(connection, shard=shard, frontier_ms=frontier_ms)
         return len(expired)
@@ -95,15 +97,18 @@ class PostgresWork:
         return {row["shard"]: ShardProgress(**row) for row in rows}
 
     def apply(self, plan: BatchPlan, finalized_at_ms: int) -> BatchOutcome:
+        write_marks(self._connection, plan)
         activated = self._activate(plan.activations) if plan.activations else 0
+        if activated < len(plan.activations):
+            acknowledge_moves(self._connection, plan.activations)
         triggered: list[int] = []
         refused: list[int] = []
         if plan.claims:
-            ended = self._trigger(plan.claims, finalized_at_ms)
+            moving = lock_moving(self._connection, plan.claims)
+            ended, refused = apply_claims(self._connection, plan.claims, finalized_at_ms)
             triggered = [row["alert_id"] for row in ended]
-            fired = set(triggered)
-            refused = self._refuse([claim for claim in plan.claims if claim.candidate.alert_id not in fired])
-            _release_places(self._connection, ended)
+            park(self._connection, [claim for claim in plan.claims if claim.candidate.alert_id in moving])
+            release_places(self._connection, ended)
         if plan.progress:
             columns = {name: [getattr(p, name) for p in plan.progress] for name in PROGRESS_COLUMNS}
             QUERIES.write_progress(self._connection, **columns)
@@ -121,44 +126,60 @@ class PostgresWork:
         )
         return count
 
-    def _trigger(self, claims: list[Claim], finalized_at_ms: int) -> list[Row]:
-        """alert_id and owner_id of those that fired."""
-        candidates = [claim.candidate for claim in claims]
-        found = QUERIES.trigger_alerts(
-            self._connection,
-            finalized_at_ms=finalized_at_ms,
-            shard=[claim.shard for claim in claims],
-            epoch=[claim.epoch for claim in claims],
-            position=[claim.position for claim in claims],
-            alert_id=[c.alert_id for c in candidates],
-            version=[c.version for c in candidates],
-            event_time_ms=[c.event_time_ms for c in candidates],
-            sequence=[c.sequence for c in candidates],
-            session=[c.session for c in candidates],
-            price_scaled=[c.price_scaled for c in candidates],
-            fired=[FIRED[c.fired] for c in candidates],
-            reference_time_ms=[c.reference_time_ms for c in candidates],
-            reference_price_scaled=[c.reference_price_scaled for c in candidates],
-            previous_bps=[c.previous_bps for c in candidates],
-            current_bps=[c.current_bps for c in candidates],
-            previous_price_scaled=[c.previous_price_scaled for c in candidates],
-            previous_event_time_ms=[c.previous_event_time_ms for c in candidates],
-        )
-        return list(found)
 
-    def _refuse(self, claims: list[Claim]) -> list[int]:
-        if not claims:
-            return []
-        rows = QUERIES.refuse_claims(
-            self._connection,
-            shard=[claim.shard for claim in claims],
-            alert_id=[claim.candidate.alert_id for claim in claims],
-            version=[claim.candidate.version for claim in claims],
-        )
-        return [row["alert_id"] for row in rows]
+def apply_claims(
+    connection: Connection[Row], claims: Sequence[Claim], finalized_at_ms: int
+) -> tuple[list[Row], list[int]]:
+    """(alert_id and owner_id of those that fired, alerts that were refused). Owners are the caller's to release."""
+    ended = _trigger(connection, claims, finalized_at_ms)
+    fired = {row["alert_id"] for row in ended}
+    return ended, _refuse(connection, [claim for claim in claims if claim.candidate.alert_id not in fired])
 
 
-def _release_places(connection: Connection[Row], ended: Sequence[Row]) -> None:
+def _trigger(connection: Connection[Row], claims: Sequence[Claim], finalized_at_ms: int) -> list[Row]:
+    candidates = [claim.candidate for claim in claims]
+    found = QUERIES.trigger_alerts(
+        connection,
+        finalized_at_ms=finalized_at_ms,
+        shard=[claim.shard for claim in claims],
+        epoch=[claim.epoch for claim in claims],
+        position=[claim.position for claim in claims],
+        alert_id=[c.alert_id for c in candidates],
+        version=[c.version for c in candidates],
+        event_time_ms=[c.event_time_ms for c in candidates],
+        sequence=[c.sequence for c in candidates],
+        session=[c.session for c in candidates],
+        price_scaled=[c.price_scaled for c in candidates],
+        fired=[FIRED[c.fired] for c in candidates],
+        reference_time_ms=[c.reference_time_ms for c in candidates],
+        reference_price_scaled=[c.reference_price_scaled for c in candidates],
+        previous_bps=[c.previous_bps for c in candidates],
+        current_bps=[c.current_bps for c in candidates],
+        previous_price_scaled=[c.previous_price_scaled for c in candidates],
+        previous_event_time_ms=[c.previous_event_time_ms for c in candidates],
+    )
+    return list(found)
+
+
+def _refuse(connection: Connection[Row], claims: Sequence[Claim]) -> list[int]:
+    if not claims:
+        return []
+    refused = QUERIES.lock_refused(
+        connection,
+        shard=[claim.shard for claim in claims],
+        alert_id=[claim.candidate.alert_id for claim in claims],
+        version=[claim.candidate.version for claim in claims],
+    )
+    symbols = {row["alert_id"]: row["symbol"] for row in refused}
+    if not symbols:
+        return []
+    routes = lock_routes(connection, set(symbols.values()))
+    shards = [routes[symbol].shard_of(alert_id) for alert_id, symbol in symbols.items()]
+    rows = QUERIES.refuse_claims(connection, shard=shards, alert_id=list(symbols))
+    return [row["alert_id"] for row in rows]
+
+
+def release_places(connection: Connection[Row], ended: Sequence[Row]) -> None:
     """Count down the owners of ended alerts; behind all locks of alerts, see the lock order in finalizer.sql."""
     alerts = Counter(row["owner_id"] for row in ended)
     if alerts:

@@ -8,10 +8,14 @@ from typing import Final
 
 from psycopg import Connection
 
+from contracts.routes import SymbolRoute
+from finalizer.shard_ports import Reshard
 from sql.connection import Row
 from sql.named import load_queries
+from sql.reshard_store import reshard_of
 
 QUERIES: Final = load_queries("progress")
+RESHARDS: Final = load_queries("reshard")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,14 @@ class ProgressStore:
         """Positions of those that have any."""
         rows = QUERIES.read_shard_progress(self._connection, shards=list(shards))
         return {row["shard"]: ShardPosition(**row) for row in rows}
+
+    def hot_routes(self, feed: str) -> list[SymbolRoute]:
+        """Symbols with shards of their own."""
+        return [SymbolRoute(**row) for row in QUERIES.list_hot_routes(self._connection, feed=feed)]
+
+    def reshards(self, feed: str) -> list[Reshard]:
+        """Under way, of the feed's symbols."""
+        return [reshard_of(row) for row in RESHARDS.find_open_of_feed(self._connection, feed=feed)]
 
     def unpublished_controls(self, feed: str) -> int:
         return int(QUERIES.count_unpublished_controls(self._connection, feed=feed)["controls"])

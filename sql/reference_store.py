@@ -7,7 +7,7 @@ returned control_id is what a barrier waits for: see `controls_waiting`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from psycopg import Connection
@@ -15,11 +15,14 @@ from psycopg.types.json import Jsonb
 
 from contracts.frames_pb2 import Control, Instrument, Resume, Routing, Settings, Split
 from contracts.keys import bucket_of
+from contracts.routes import SymbolRoute
 from contracts.vocabulary import WINDOWS
 from sql.connection import Pool, Row, transaction
 from sql.named import load_queries
 
 QUERIES: Final = load_queries("reference")
+RESHARDS: Final = load_queries("reshard")
+REBUILDS: Final = load_queries("rebuild")
 
 
 class DeclarationError(ValueError):
@@ -50,15 +53,12 @@ class DeclaredOtherwiseError(DeclarationError):
         self.what, self.stored = what, stored
 
 
-class LiveAlertsError(DeclarationError):
-    """The symbol's alerts live in its present shards."""
+class ProtocolUnderWayError(DeclarationError):
+    """What was asked for must wait until another move or rebuild of the same shards is done."""
 
-    def __init__(self, symbol: str, alerts: int) -> None:
-        super().__init__(
-            f"{symbol} has {alerts} live alerts in its present shards: change its routing before the first alert, "
-            "or cancel them (moving live alerts between shards is not built yet)"
-        )
-        self.symbol, self.alerts = symbol, alerts
+    def __init__(self, what: str, under_way: str) -> None:
+        super().__init__(f"{what} must wait: {under_way}; ask again when it is done")
+        self.what, self.under_way = what, under_way
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class ReferenceStore:
                 return None
             if not settings.as_json():
                 return None
-            return _control(connection, feed, None, settings.as_control())
+            return insert_control(connection, feed, None, settings.as_control())
 
     def set_settings(self, feed: str, settings: FeedSettings) -> int:
         """What is set replaces what was; windows not named keep theirs. Raises UnknownFeedError."""
@@ -129,7 +129,7 @@ class ReferenceStore:
             if ages:
                 merged["reference_age_ms"] = ages
             QUERIES.write_settings(connection, feed=feed, settings=Jsonb(merged))
-            return _control(connection, feed, None, settings.as_control())
+            return insert_control(connection, feed, None, settings.as_control())
 
     def set_source(self, feed: str, source: Mapping[str, Any] | None) -> bool:
         """Where the feed's prices come from beside ticks.v1 (feeds/sources/plug_ins.py), checked by the caller.
@@ -160,7 +160,7 @@ class ReferenceStore:
                     raise DeclaredOtherwiseError(symbol, f"{known['decimals']} decimals of feed {known['feed']}")
                 return None
             control = Control(instrument=Instrument(symbol=symbol, decimals=decimals))
-            return _control(connection, feed, bucket_of(symbol, row["buckets"]), control)
+            return insert_control(connection, feed, bucket_of(symbol, row["buckets"]), control)
 
     def add_split(self, symbol: str, effective_from_ms: int, new_shares: int, old_shares: int) -> int | None:
         """new_shares for old_shares from that event time on. Raises UnknownInstrumentError, DeclaredOtherwiseError."""
@@ -182,35 +182,47 @@ class ReferenceStore:
                 symbol=symbol, effective_from_ms=effective_from_ms, new_shares=new_shares, old_shares=old_shares
             )
             control = Control(split=split)
-            return _control(connection, row["feed"], bucket_of(symbol, row["buckets"]), control)
+            return insert_control(connection, row["feed"], bucket_of(symbol, row["buckets"]), control)
 
     def resume(self, symbol: str) -> int:
         """End the suppression that a late split began. Raises UnknownInstrumentError."""
         with transaction(self._pool) as connection:
             row = _instrument(connection, symbol)
             control = Control(resume=Resume(symbol=symbol))
-            return _control(connection, row["feed"], bucket_of(symbol, row["buckets"]), control)
+            return insert_control(connection, row["feed"], bucket_of(symbol, row["buckets"]), control)
 
     def set_routing(self, symbol: str, shards: int) -> int | None:
-        """Give the symbol `shards` shards of its own (1: its bucket's), while it has no live alerts.
+        """Begin to move the symbol into `shards` shards of its own (1: its bucket's): finalizer/resharder.py goes on.
 
-        It takes no new ones until the control is in prices.v1: they would miss the ticks before it.
-        Raises UnknownInstrumentError, LiveAlertsError.
+        Raises UnknownInstrumentError, ProtocolUnderWayError.
         """
         with transaction(self._pool) as connection:
-            row = QUERIES.lock_instrument(connection, symbol=symbol)
-            if row is None:
-                raise UnknownInstrumentError(symbol)
+            row = _instrument(connection, symbol)
+            QUERIES.lock_feed(connection, feed=row["feed"])  # one request at a time: they look at each other
+            row = _instrument(connection, symbol)
+            under_way = RESHARDS.find_open_reshard(connection, symbol=symbol)
+            if under_way is not None:
+                if under_way["new_shards"] == shards:
+                    return None
+                moving = f"{symbol} is moving from {under_way['old_shards']} to {under_way['new_shards']} shards"
+                raise ProtocolUnderWayError(f"moving {symbol} to {shards} shards", moving)
             if row["shards"] == shards:
                 return None
-            alerts = QUERIES.count_live_alerts(connection, symbol=symbol)
-            if alerts:
-                raise LiveAlertsError(symbol, alerts)
-            version = QUERIES.write_routing(connection, symbol=symbol, shards=shards)
-            control = Control(routing=Routing(symbol=symbol, shards=shards, version=version))
-            control_id = _control(connection, row["feed"], bucket_of(symbol, row["buckets"]), control)
-            QUERIES.note_routing_control(connection, symbol=symbol, control_id=control_id)
-            return control_id
+            old = SymbolRoute(symbol, row["feed"], row["buckets"], row["shards"])
+            new = replace(old, shards=shards)
+            rebuilt = list(REBUILDS.find_open_rebuilds(connection, shards=[*old.all_shards(), *new.all_shards()]))
+            if rebuilt:
+                under_rebuild = f"shard {rebuilt[0]['shard']} is being rebuilt or verified"
+                raise ProtocolUnderWayError(f"moving {symbol} to {shards} shards", under_rebuild)
+            version = RESHARDS.raise_routing_version(connection, symbol=symbol)
+            RESHARDS.insert_reshard(
+                connection, symbol=symbol, version=version, old_shards=row["shards"], new_shards=shards
+            )
+            routing = Routing(
+                symbol=symbol, shards=shards, previous_shards=row["shards"], version=version, phase=Routing.OPEN
+            )
+            bucket = bucket_of(symbol, row["buckets"])
+            return insert_control(connection, row["feed"], bucket, Control(routing=routing))
 
     def controls_waiting(self, control_ids: Collection[int]) -> int:
         """How many of these controls are not acknowledged in prices.v1 yet."""
@@ -226,7 +238,8 @@ def _instrument(connection: Connection[Row], symbol: str) -> Row:
     return row
 
 
-def _control(connection: Connection[Row], feed: str, bucket: int | None, control: Control) -> int:
+def insert_control(connection: Connection[Row], feed: str, bucket: int | None, control: Control) -> int:
+    """A control for the feed's gateway to publish; its control_id."""
     control_id: int = QUERIES.insert_control(
         connection, feed=feed, bucket=bucket, payload=control.SerializeToString(deterministic=True)
     )

@@ -9,15 +9,14 @@ from typing import Final
 import psycopg
 from psycopg import Connection
 
-from contracts.frames_pb2 import Command, CreateRule, Direction, Kind, RemoveRule, Rule
-from contracts.vocabulary import WINDOWS
+from contracts.frames_pb2 import Command, CreateRule, RemoveRule
 from finalizer.ports import FencedError, NumberedCommand, OutboxTrigger
 from sql.connection import Pool, Row, transaction
 from sql.named import load_queries
+from sql.rules import rule_message
 
 RULES: Final = load_queries("rule_relay")
 TRIGGERS: Final = load_queries("trigger_relay")
-KINDS: Final = {"change": Kind.CHANGE, "price": Kind.PRICE}
 
 
 class PostgresRuleRelayStore:
@@ -92,17 +91,10 @@ class PostgresRuleRelayStore:
 
 
 def _command(row: Row) -> Command:
-    rule = Rule(
-        alert_id=row["alert_id"],
-        version=row["version"],
-        symbol=row["symbol"],
-        kind=KINDS[row["kind"]],
-        window=WINDOWS.index(row["rate_window"]) if row["rate_window"] else 0,
-        direction=Direction.Value(row["direction"]),
-        threshold=row["threshold"],
-        created_at_ms=row["created_at_ms"],
-        expires_at_ms=row["expires_at_ms"],
-    )
+    if row["payload"] is not None:
+        command: Command = Command.FromString(bytes(row["payload"]))
+        return command
+    rule = rule_message(row)
     if row["action"] == "create":
         return Command(create=CreateRule(rule=rule))
     return Command(remove=RemoveRule(rule=rule))

@@ -23,6 +23,9 @@ COMMANDS: dict[str, str] = {
     "bench": "Measure a part or the whole; figures as JSON.",
     "simulate": "Seeded worlds of the whole product under faults, against the oracle.",
     "admin": "Keys, instruments, splits, routing.",
+    "reshard": "Move a hot symbol into shards of its own while all goes on.",
+    "rebuild": "Make the matcher's index what the table says, while all goes on.",
+    "verify": "Compare the matcher's index with the table, and mend it.",
 }
 _INTERRUPTED = 130
 

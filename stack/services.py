@@ -53,6 +53,7 @@ SERVICES: tuple[Service, ...] = (
     Service("finalizer", "finalizer", ("consumer",), priority=400),
     Service("rule-relay", "finalizer", ("rule-relay",), priority=410),
     Service("sweeper", "finalizer", ("sweeper",), priority=420),
+    Service("shard-upkeep", "finalizer", ("shard-upkeep",), priority=425),
     Service("trigger-relay", "finalizer", ("trigger-relay",), priority=430),
     Service("notifier", "finalizer", ("notifier",), priority=440, stop_wait_s=60),
     Service("api", "api", priority=450, has_port=True),

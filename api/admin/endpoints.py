@@ -39,7 +39,7 @@ from sql.reference_store import (
     DeclarationError,
     DeclaredOtherwiseError,
     FeedSettings,
-    LiveAlertsError,
+    ProtocolUnderWayError,
     ReferenceStore,
     UnknownFeedError,
     UnknownInstrumentError,
@@ -153,7 +153,7 @@ def _declare(write: Callable[[], int | None]) -> Declared:
         return Declared(control_id=write())
     except (UnknownFeedError, UnknownInstrumentError) as error:
         raise ProblemError("not-found", f"{error}.") from None
-    except (DeclaredOtherwiseError, LiveAlertsError) as error:
+    except (DeclaredOtherwiseError, ProtocolUnderWayError) as error:
         raise ProblemError("conflict", f"{error}.") from None
     except DeclarationError as error:
         raise ProblemError("invalid", f"{error}.") from None

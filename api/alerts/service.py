@@ -21,7 +21,7 @@ from api.ports import (
     Transaction,
 )
 from api.principal import Principal
-from api.problems import RETRY_AFTER_SECONDS, ProblemError, not_found
+from api.problems import ProblemError, not_found
 from api.times import format_time_ms
 from contracts.keys import shard_of
 from contracts.prices import PriceError, format_price, parse_price
@@ -106,12 +106,6 @@ class AlertService:
                 "invalid",
                 f"There is no instrument {symbol.strip()!r}; GET /v1/instruments lists them.",
                 field="body.symbol",
-            )
-        if route.is_moving:
-            raise ProblemError(
-                "unavailable",
-                f"{route.symbol} is moving to other shards; try again in a moment.",
-                headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
             )
         return route
 

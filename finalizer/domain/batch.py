@@ -8,11 +8,22 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from contracts.frames_pb2 import Candidate, CandidateEntry, CandidateFrame, Counts, Direction
+from contracts.frames_pb2 import (
+    Candidate,
+    CandidateEntry,
+    CandidateFrame,
+    Counts,
+    Direction,
+    RebuildMark,
+    Routing,
+    RoutingMark,
+)
 from contracts.numbering import LastNumber, Reading
-from contracts.vocabulary import MAX_SCALED_PRICE, WINDOWS
+from contracts.vocabulary import MAX_NAME_CHARACTERS, MAX_SCALED_PRICE, WINDOWS
 
 MAX_INTEGER: Final = (1 << 63) - 1  # Postgres bigint
+MAX_DIFFERENCES: Final = 1_000  # of one mark; a matcher names fewer
+MARKED_PHASES: Final = frozenset({Routing.OPEN, Routing.COPY, Routing.END})
 FIRED: Final = frozenset({Direction.UP, Direction.DOWN, Direction.ABOVE, Direction.BELOW})
 
 
@@ -72,6 +83,24 @@ class Claim:
     candidate: Candidate
 
 
+@dataclass(frozen=True, slots=True)
+class RoutingMarked:
+    """The shard has come to a place of a symbol's routing, at `position` of `epoch`."""
+
+    shard: str
+    epoch: int
+    position: int
+    mark: RoutingMark
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildMarked:
+    """The shard has applied one command of a rebuild."""
+
+    shard: str
+    mark: RebuildMark
+
+
 @dataclass(slots=True)
 class BatchPlan:
     """Everything one transaction writes. `progress` holds the shards that moved or whose gap changed."""
@@ -82,6 +111,8 @@ class BatchPlan:
     entries_applied: int = 0
     entries_known: int = 0
     frames_in_gap: int = 0
+    routing_marks: list[RoutingMarked] = field(default_factory=list)
+    rebuild_marks: list[RebuildMarked] = field(default_factory=list)
 
 
 def decode_frame(key: bytes, value: bytes) -> CandidateFrame:
@@ -115,7 +146,24 @@ def _wrong_with(entry: CandidateEntry) -> str | None:
         numbers = entry.frontier.metrics_epoch, entry.frontier.metrics_number, *_totals(entry.frontier.counts)
     elif kind == "marker":
         numbers = entry.marker.marker_id, *_totals(entry.marker.counts)
+    elif kind == "routing":
+        if not _is_name(entry.routing.symbol) or entry.routing.phase not in MARKED_PHASES:
+            return "routing: symbol or phase is unknown"
+        numbers = (entry.routing.version,)
+    elif kind == "rebuild":
+        numbers = _rebuild_numbers(entry.rebuild)
     return f"{kind}: a number is out of range" if numbers and max(numbers) > MAX_INTEGER else None
+
+
+def _is_name(symbol: str) -> bool:
+    return 0 < len(symbol) <= MAX_NAME_CHARACTERS and "\0" not in symbol
+
+
+def _rebuild_numbers(mark: RebuildMark) -> tuple[int, ...]:
+    if len(mark.differences) > MAX_DIFFERENCES:
+        return (MAX_INTEGER + 1,)
+    named = (number for d in mark.differences for number in (d.alert_id, d.version, d.found_version))
+    return mark.rebuild_id, mark.known, mark.missing, mark.other_version, mark.surplus, *named
 
 
 def _totals(counts: Counts) -> tuple[int, int, int]:
@@ -137,13 +185,14 @@ def _wrong_with_candidate(candidate: Candidate) -> str | None:
 def plan_batch(frames: Iterable[ReceivedFrame], stored: Mapping[str, ShardProgress]) -> BatchPlan:
     """Plan frames in the order they were read, from each shard's stored progress (missing: a new shard).
 
-    Of several claims, or activations, for one alert and version only the one of the earliest position is kept:
-    entries are numbered in order of position, so it is the first that the reader's rule lets through.
+    Of several claims, or activations, for one alert and version only the one of the earliest position in its shard is
+    kept: entries are numbered in order of position, so it is the first that the reader's rule lets through. While an
+    alert moves, its old and its new shard both speak of it: each is heard.
     """
     plan = BatchPlan()
     moved: dict[str, ShardProgress] = {}
-    activated: set[tuple[int, int]] = set()
-    claimed: set[tuple[int, int]] = set()
+    activated: set[tuple[str, int, int]] = set()
+    claimed: set[tuple[str, int, int]] = set()
     for received in frames:
         frame = received.frame
         shard = frame.shard
@@ -172,19 +221,19 @@ def _apply(
     entry: CandidateEntry,
     progress: ShardProgress,
     plan: BatchPlan,
-    activated: set[tuple[int, int]],
-    claimed: set[tuple[int, int]],
+    activated: set[tuple[str, int, int]],
+    claimed: set[tuple[str, int, int]],
 ) -> ShardProgress:
     kind = entry.WhichOneof("kind")
     if kind == "candidate":
         candidate = entry.candidate
-        key = candidate.alert_id, candidate.version
+        key = progress.shard, candidate.alert_id, candidate.version
         if key not in claimed:
             claimed.add(key)
             plan.claims.append(Claim(progress.shard, progress.epoch, entry.position, candidate))
     elif kind == "activation":
         activation = entry.activation
-        key = activation.alert_id, activation.version
+        key = progress.shard, activation.alert_id, activation.version
         if key not in activated:
             activated.add(key)
             plan.activations.append(
@@ -211,6 +260,10 @@ def _apply(
         progress = replace(progress, marker_id=max(progress.marker_id, entry.marker.marker_id))
         if entry.marker.HasField("counts"):
             progress = _counted(progress, entry.marker.counts)
+    elif kind == "routing":
+        plan.routing_marks.append(RoutingMarked(progress.shard, progress.epoch, entry.position, entry.routing))
+    elif kind == "rebuild":
+        plan.rebuild_marks.append(RebuildMarked(progress.shard, entry.rebuild))
     return progress
 
 

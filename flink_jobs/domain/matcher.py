@@ -17,6 +17,7 @@ from contracts.numbering import LastNumber, Reading
 from flink_jobs.domain.candidate_writer import CandidateWriter
 from flink_jobs.domain.frame_error import UnfinishedRecordError
 from flink_jobs.domain.frame_queries import Queries, candidate_of, queries_of
+from flink_jobs.domain.index_rows import Hits, Part
 from flink_jobs.domain.matcher_journal import (
     HEADER_KEY,
     JOURNAL_BYTES,
@@ -34,9 +35,10 @@ from flink_jobs.domain.price_basis import Split
 from flink_jobs.domain.rule_commands import RuleBook, is_sound
 from flink_jobs.domain.rule_pages import ALERT_ID
 from flink_jobs.domain.shard_log_frames import MetricRows, parse_shard_log
+from flink_jobs.domain.shard_protocols import REBUILD_COMMANDS, ShardProtocols
 from flink_jobs.domain.state import Output, StateMap
 from flink_jobs.domain.symbol_table import SymbolTable
-from flink_jobs.domain.threshold_index import Hits, Part, ThresholdIndex
+from flink_jobs.domain.threshold_index import ThresholdIndex
 from flink_jobs.domain.threshold_keys import Int64s
 from flink_jobs.domain.tombstones import Tombstones
 
@@ -74,6 +76,7 @@ class MatcherCore:
         tombstones = Tombstones.read(state, self._counters.first_tombstone, self._counters.next_tombstone)
         index = ThresholdIndex(state, directory)
         self._rules = RuleBook(SymbolTable.read(state, symbols), index, tombstones, [], index.highest_id)
+        self._protocols = ShardProtocols.read(state, self._rules)
         for counters, changes in entries_after(state, self._counters.record):
             self._replay(counters, changes)
 
@@ -141,19 +144,24 @@ class MatcherCore:
         counters = self._counters
         for command in list(frame.commands)[skip:]:
             counters.position += 1
-            rule = command.remove.rule if command.HasField("remove") else command.create.rule
-            if not is_sound(rule):
+            kind = command.WhichOneof("kind")
+            rule = command.remove.rule if kind == "remove" else command.create.rule
+            if kind in REBUILD_COMMANDS:
+                for entry, time_ms in self._protocols.answer(command, counters.newest_ms):
+                    entry.position = counters.position
+                    self.activity.activations += entry.HasField("activation")
+                    yield entry, time_ms
+            elif not is_sound(rule):
                 self.activity.refused_commands += 1
-            elif command.HasField("remove"):
+            elif kind == "remove":
                 self._rules.remove(rule, counters.newest_ms)
             else:
                 active_from_ms = self._rules.create(rule)
                 if active_from_ms is not None:
                     self.activity.activations += 1
-                    entry = pb.CandidateEntry(position=counters.position)
-                    entry.activation.alert_id, entry.activation.version = rule.alert_id, rule.version
-                    entry.activation.active_from_event_time_ms = active_from_ms
-                    yield entry, active_from_ms
+                    said = pb.Activation(alert_id=rule.alert_id, version=rule.version)
+                    said.active_from_event_time_ms = active_from_ms
+                    yield pb.CandidateEntry(position=counters.position, activation=said), active_from_ms
 
     # ------------------------------------------------------------------------------ metrics
     def _metric_entries(self, frame: MetricRows, skip: int) -> Iterator[tuple[pb.CandidateEntry, int]]:
@@ -193,6 +201,11 @@ class MatcherCore:
             split = control.split
             if split.symbol and split.new_shares and split.old_shares:
                 self._rules.split(split.symbol, Split(split.effective_from_ms, split.new_shares, split.old_shares))
+        elif kind == "routing":
+            mark = self._protocols.routing(control.routing)
+            if mark is not None:
+                entry.routing.CopyFrom(mark)
+                yield entry, counters.newest_ms
 
     def _match(
         self, frame: MetricRows, numbers: Int64s, ticks: tuple[int, int], first_position: int
@@ -227,6 +240,7 @@ class MatcherCore:
             claim, time_ms = candidate_of(frame, queries, int(hits.query[order[begin]]))
             for rule in self._rules.index.crossed(parts[begin:end], time_ms):
                 self._rules.index.kill(rule.place, rule.row)
+                self._protocols.fired(rule.alert_id, rule.version, self._counters.newest_ms)
                 self.activity.candidates += 1
                 entry = pb.CandidateEntry(position=first_position + int(tick[begin]), candidate=claim)
                 entry.candidate.alert_id, entry.candidate.version = rule.alert_id, rule.version
@@ -239,7 +253,7 @@ class MatcherCore:
         counters.record += 1
         counters.first_tombstone, counters.next_tombstone = rules.tombstones.first_number, rules.tombstones.next_number
         full = self._journaled + 1 >= JOURNAL_RECORDS or self._journal_bytes >= JOURNAL_BYTES
-        if full or rules.index.delta_rows >= self._delta_rows:
+        if full or rules.index.delta_rows >= self._delta_rows or self._protocols.must_fold:
             self._fold()
         else:
             installed, places, rows = rules.index.changes()
@@ -263,6 +277,8 @@ class MatcherCore:
         directory = rules.index.fold()
         rules.symbols.write(self._state)
         rules.tombstones.write(self._state)
+        self._protocols.write(self._state)
+        self._protocols.must_fold = False
         self._state.put(HEADER_KEY, encode_header(self._counters, len(rules.symbols.names), directory))
         self._journaled, self._journal_bytes = 0, 0
         self.activity.folds += 1

@@ -6,12 +6,10 @@ from the state: a base snapshot, and a journal of the frames since, applied agai
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from contracts import frames_pb2 as pb
-from contracts.keys import bucket_shard, hot_shard
+from contracts.keys import bucket_shard
 from contracts.vocabulary import MAX_NAME_CHARACTERS, WINDOWS
 from flink_jobs.domain.feed_order import FeedOrder, Ticks
 from flink_jobs.domain.history import BLOCK_TICKS, History
@@ -19,11 +17,10 @@ from flink_jobs.domain.history_block import MAX_EVENT_TIME_MS
 from flink_jobs.domain.rolling_changes import Changes, RollingChanges
 from flink_jobs.domain.rolling_frames import PriceFrame, read_price_frame
 from flink_jobs.domain.rolling_output import Numbering, RollingOutputs, ShardPart, audit_records, metric_records
-from flink_jobs.domain.rolling_snapshot import Journal, RollingMemory, Route
+from flink_jobs.domain.rolling_snapshot import Journal, RollingMemory
+from flink_jobs.domain.routes import Routes
 from flink_jobs.domain.state import Output, StateMap
 from flink_jobs.domain.tick_account import Reason, Tick
-
-MAX_SHARDS_OF_SYMBOL: Final = 1_024
 
 
 class RollingCore:
@@ -41,7 +38,7 @@ class RollingCore:
         self._feed, self._bucket, self._entrywise = feed, bucket, entrywise
         self._own_shard = bucket_shard(feed, bucket)
         order, changes = FeedOrder(entrywise=entrywise), RollingChanges(History(state, block_ticks=block_ticks))
-        self._memory = RollingMemory(Numbering(epoch), order, changes)
+        self._memory = RollingMemory(Numbering(epoch), order, changes, Routes(feed, bucket))
         self._journal = Journal(state)
         self._emitted: list[Ticks] = []  # of the frame in work, evaluated
         self._waiting: list[Ticks] = []  # emitted, to be evaluated before anything that changes results
@@ -145,14 +142,14 @@ class RollingCore:
         first = self._emitted_count - len(ticks)
         self._changes.append(self._memory.changes.evaluate(ticks))
         self._emitted.append(ticks)
-        routes = self._memory.routes
         places = np.arange(first, first + len(ticks))
-        if routes:
+        elsewhere = self._memory.routes.elsewhere()
+        if elsewhere:
             slot_of = self._memory.order.slot_of
-            hot = {slot_of[name] for name, route in routes.items() if route.shards > 1 and name in slot_of}
+            hot = {slot_of[name] for name in elsewhere if name in slot_of}
             for slot in sorted(hot.intersection(ticks.slot.tolist())):
                 mine = ticks.slot == slot
-                for shard in self._shards(self._memory.order.symbols[slot]):
+                for shard in self._memory.routes.shards(self._memory.order.symbols[slot]):
                     self._part(shard).rows.append(places[mine])
             places = places[~np.isin(ticks.slot, sorted(hot))]
         if len(places):
@@ -192,10 +189,10 @@ class RollingCore:
                 self._evaluate()
                 slot = self._memory.order.slot_of.get(control.resume.symbol)
                 if slot is not None and self._memory.changes.resume(slot):
-                    self._forward(control, self._shards(control.resume.symbol))
+                    self._forward(control, self._memory.routes.shards(control.resume.symbol))
             case "routing":
                 self._evaluate()
-                self._route(control)
+                self._route(control.routing)
 
     def _settings(self, settings: pb.Settings) -> None:
         order, ages = self._memory.order, self._memory.changes.reference_age_ms
@@ -216,32 +213,25 @@ class RollingCore:
         was_suppressed = bool(changes.suppressed[slot])
         if not changes.split(slot, at_ms, split.new_shares, split.old_shares):
             return
-        self._forward(control, self._shards(split.symbol))
+        self._forward(control, self._memory.routes.shards(split.symbol))
         if changes.suppressed[slot] and not was_suppressed:
             self._memory.order.account.note(split.symbol, Tick(at_ms, 0, 0, 0), Reason.SUPPRESSED_BY_SPLIT)
 
-    def _route(self, control: pb.Control) -> None:
-        """Old and new shards both see the change; a new one learns the symbol's splits first."""
-        routing, routes = control.routing, self._memory.routes
-        known = routes.get(routing.symbol)
-        if not 1 <= routing.shards <= MAX_SHARDS_OF_SYMBOL or (known is not None and routing.version <= known.version):
-            return
-        before = self._shards(routing.symbol)
-        routes[routing.symbol] = Route(routing.shards, routing.version)
-        fresh = [shard for shard in self._shards(routing.symbol) if shard not in before]
+    def _route(self, routing: pb.Routing) -> None:
         slot = self._memory.order.slot_of.get(routing.symbol)
-        for at_ms, (new, old) in self._memory.changes.splits.get(-1 if slot is None else slot, {}).items():
-            split = pb.Split(symbol=routing.symbol, effective_from_ms=at_ms, new_shares=new, old_shares=old)
-            self._forward(pb.Control(split=split), fresh)
-        self._forward(control, before + fresh)
+
+        def splits() -> list[pb.Split]:
+            known = {} if slot is None else self._memory.changes.splits.get(slot, {})
+            return [
+                pb.Split(symbol=routing.symbol, effective_from_ms=at_ms, new_shares=new, old_shares=old)
+                for at_ms, (new, old) in known.items()
+            ]
+
+        newest_ms = 0 if slot is None else max(0, int(self._memory.changes.last_ms[slot]))
+        for forward in self._memory.routes.apply(routing, newest_ms, splits):
+            self._forward(forward.control, forward.shards)
 
     # -- shards
-    def _shards(self, symbol: str) -> list[str]:
-        route = self._memory.routes.get(symbol)
-        if route is None or route.shards == 1:
-            return [self._own_shard]
-        return [hot_shard(self._feed, symbol, route.shards, index) for index in range(route.shards)]
-
     def _part(self, shard: str) -> ShardPart:
         part = self._parts.get(shard)
         if part is None:
@@ -253,11 +243,7 @@ class RollingCore:
             self._part(shard).controls.append((self._emitted_count, control))
 
     def _forward_to_all(self, control: pb.Control) -> None:
-        shards = [self._own_shard]
-        for symbol, route in self._memory.routes.items():
-            if route.shards > 1:
-                shards += self._shards(symbol)
-        self._forward(control, shards)
+        self._forward(control, self._memory.routes.all_shards())
 
     def _take_outputs(self) -> RollingOutputs:
         memory = self._memory

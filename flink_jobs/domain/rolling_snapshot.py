@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,13 +19,15 @@ from flink_jobs.domain.history_block import TIME_BITS
 from flink_jobs.domain.rolling_changes import UNDEFINED, RollingChanges
 from flink_jobs.domain.rolling_frames import Int64s
 from flink_jobs.domain.rolling_output import Numbering
+from flink_jobs.domain.routes import Route, Routes
 from flink_jobs.domain.sequence_runs import SequenceRuns
 from flink_jobs.domain.state import StateMap
 
 JOURNAL_FRAMES: Final = 512  # frames between two bases at most: what a restore applies again
 MAX_BASE_BYTES: Final = 1 << 30
 BASE_KEY: Final = "base"
-_BASE_VERSION: Final = 1
+_BASE_VERSION: Final = 2  # 1: without routes that move, which its code would not have kept
+_READ_VERSIONS: Final = (b"\x01", b"\x02")
 _JOURNAL_VERSION: Final = 1
 _JOURNAL_HEADER: Final = struct.Struct("<BQ")  # version, number of the frame
 _W: Final = len(WINDOWS)
@@ -42,14 +44,6 @@ class StateVersionError(ValueError):
         self.detail = detail
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    """Where a symbol's rules live: `shards` virtual shards of its own, 1: the bucket's shard."""
-
-    shards: int
-    version: int
-
-
 @dataclass(slots=True)
 class RollingMemory:
     """Everything that a rolling core knows, sealed history excepted."""
@@ -57,11 +51,11 @@ class RollingMemory:
     numbering: Numbering
     order: FeedOrder
     changes: RollingChanges
+    routes: Routes
     frame_count: int = 0
     lease: int = 0
     frame_number: int = 0
     control_number: int = 0
-    routes: dict[str, Route] = field(default_factory=dict)
 
 
 class Journal:
@@ -91,8 +85,8 @@ class Journal:
         blob = self._state.get(BASE_KEY)
         if blob is None:
             return False
-        if blob[:1] != bytes([_BASE_VERSION]):
-            raise StateVersionError(BASE_KEY, f"version {blob[:1].hex()}, this code reads {_BASE_VERSION}")
+        if blob[:1] not in _READ_VERSIONS:
+            raise StateVersionError(BASE_KEY, f"version {blob[:1].hex()}, this code reads 1 to {_BASE_VERSION}")
         try:
             raw = zstandard.ZstdDecompressor().decompress(blob[1:], max_output_size=MAX_BASE_BYTES)
             decode_base(pb.Base.FromString(raw), memory)
@@ -142,7 +136,10 @@ def encode_base(memory: RollingMemory) -> pb.Base:
         frame_count=memory.frame_count, epoch=numbering.epoch, lease=memory.lease,
         control_number=memory.control_number, rejected=counts.rejected, duplicate=counts.duplicate, late=counts.late,
         audit_number=numbering.audit, shard_number=numbering.shards,
-        routes=[pb.Route(symbol=s, shards=r.shards, version=r.version) for s, r in memory.routes.items()],
+        routes=[
+            pb.Route(symbol=symbol, shards=route.shards, version=route.version, previous_shards=route.previous_shards)
+            for symbol, route in memory.routes.of.items()
+        ],
         order=_encode_order(order), changes=_encode_changes(memory.changes, len(order.symbols)),
         history=_encode_history(memory.changes.history, len(order.symbols)), frame_number=memory.frame_number,
     )  # fmt: skip
@@ -205,7 +202,8 @@ def decode_base(base: pb.Base, memory: RollingMemory) -> None:
     memory.frame_number = base.frame_number
     numbering = memory.numbering
     numbering.epoch, numbering.audit, numbering.shards = base.epoch, base.audit_number, dict(base.shard_number)
-    memory.routes.update({route.symbol: Route(route.shards, route.version) for route in base.routes})
+    routes = {route.symbol: Route(route.shards, route.version, route.previous_shards) for route in base.routes}
+    memory.routes.of.update(routes)
     counts = memory.order.account
     counts.rejected, counts.duplicate, counts.late = base.rejected, base.duplicate, base.late
     _decode_order(base.order, memory.order)

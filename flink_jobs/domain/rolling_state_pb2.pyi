@@ -45,14 +45,16 @@ class Base(_message.Message):
     def __init__(self, frame_count: _Optional[int] = ..., epoch: _Optional[int] = ..., lease: _Optional[int] = ..., control_number: _Optional[int] = ..., rejected: _Optional[int] = ..., duplicate: _Optional[int] = ..., late: _Optional[int] = ..., audit_number: _Optional[int] = ..., shard_number: _Optional[_Mapping[str, int]] = ..., routes: _Optional[_Iterable[_Union[Route, _Mapping]]] = ..., order: _Optional[_Union[Order, _Mapping]] = ..., changes: _Optional[_Union[Changes, _Mapping]] = ..., history: _Optional[_Union[History, _Mapping]] = ..., frame_number: _Optional[int] = ...) -> None: ...
 
 class Route(_message.Message):
-    __slots__ = ("symbol", "shards", "version")
+    __slots__ = ("symbol", "shards", "version", "previous_shards")
     SYMBOL_FIELD_NUMBER: _ClassVar[int]
     SHARDS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_SHARDS_FIELD_NUMBER: _ClassVar[int]
     symbol: str
     shards: int
     version: int
-    def __init__(self, symbol: _Optional[str] = ..., shards: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
+    previous_shards: int
+    def __init__(self, symbol: _Optional[str] = ..., shards: _Optional[int] = ..., version: _Optional[int] = ..., previous_shards: _Optional[int] = ...) -> None: ...
 
 class Order(_message.Message):
     __slots__ = ("frontier_ms", "reorder_ms", "max_ahead_ms", "symbols", "live", "session", "last_sequence", "newest_time_ms", "last_time_ms", "waiting")

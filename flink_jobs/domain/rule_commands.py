@@ -8,6 +8,7 @@ from typing import Final
 
 from contracts import frames_pb2 as pb
 from contracts.vocabulary import MAX_NAME_CHARACTERS, WINDOWS
+from flink_jobs.domain.index_rows import Found
 from flink_jobs.domain.price_basis import Split
 from flink_jobs.domain.symbol_table import SymbolTable
 from flink_jobs.domain.threshold_index import ThresholdIndex
@@ -86,12 +87,22 @@ class RuleBook:
 
     def remove(self, rule: pb.Rule, newest_ms: int) -> None:
         """Take out a rule of at most this version, and remember that it is over."""
-        number = self.symbols.number_of(rule.symbol)
-        if number is not None and rule.alert_id <= self.highest_id:
-            found = self.index.find(self._key(number, rule), rule.threshold, rule.alert_id)
-            if found is not None and found.version <= rule.version:
-                self.index.kill(found.place, found.row)
+        found = self.find(rule)
+        if found is not None and found.version <= rule.version:
+            self.index.kill(found.place, found.row)
         self.tombstones.bury(rule.alert_id, rule.version, newest_ms)
+
+    def find(self, rule: pb.Rule) -> Found | None:
+        """The rule in the index, of whatever version."""
+        number = self.symbols.number_of(rule.symbol)
+        if number is None or rule.alert_id > self.highest_id:
+            return None
+        return self.index.find(self._key(number, rule), rule.threshold, rule.alert_id)
+
+    def is_over(self, rule: pb.Rule) -> bool:
+        """Whether no later tick can lie in its lifetime."""
+        number = self.symbols.number_of(rule.symbol)
+        return number is not None and rule.expires_at_ms <= int(self.symbols.times.newest_ms[number])
 
     def split(self, name: str, split: Split) -> None:
         """Learn a split: targets written from then on belong to lists of their own."""

@@ -66,9 +66,15 @@ class RuleDelta:
         """Rules appended from `row` on, dead ones included."""
         return self._columns[:, row : self.count]
 
-    def live(self) -> Int64s:
-        """The rules that are not dead."""
-        return self._columns[:, : self.count][:, ~self._dead[: self.count]]
+    def live(self, first: int = 0, end: int | None = None) -> Int64s:
+        """The rules of rows [first, end) that are not dead."""
+        end = self.count if end is None else end
+        return self._columns[:, first:end][:, ~self._dead[first:end]]
+
+    def rule(self, row: int) -> list[int]:
+        """A rule's columns."""
+        columns: list[int] = self._columns[:, row].tolist()
+        return columns
 
     @property
     def keys(self) -> Int64s:

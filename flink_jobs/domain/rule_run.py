@@ -62,6 +62,15 @@ class RuleRun:
         self.dead_count += 1
         return True
 
+    def kill_between(self, start: int, end: int) -> None:
+        """Take every row in [start, end) out."""
+        self.dead_count += len(self.live_rows(start, end))
+        first, last = start >> 3, (end + 7) >> 3
+        bits = np.unpackbits(self._dead[first:last], bitorder="little")
+        bits[start & 7 : (start & 7) + end - start] = 1
+        self._dead[first:last] = np.packbits(bits, bitorder="little")
+        self._dirty.update(range(start // CHUNK_ROWS, (end - 1) // CHUNK_ROWS + 1))
+
     def live_rows(self, start: int, end: int) -> Int64s:
         """Numbers of the live rows in [start, end)."""
         bits = np.unpackbits(self._dead[start >> 3 : (end + 7) >> 3], bitorder="little")
@@ -80,6 +89,11 @@ class RuleRun:
     def column(self, row: int, column: int) -> int:
         """One value of one rule."""
         return int(self._reader.page(self.run_id, row // PAGE_ROWS)[column, row % PAGE_ROWS])
+
+    def rule(self, row: int) -> list[int]:
+        """A rule's columns."""
+        columns: list[int] = self._reader.page(self.run_id, row // PAGE_ROWS)[:, row % PAGE_ROWS].tolist()
+        return columns
 
     def find(self, key: int, threshold: int, alert_id: int) -> int | None:
         """Row of a live rule, by bisection over the rows of its key."""

@@ -92,6 +92,7 @@ def _metric_rows(frame: pb.MetricFrame) -> MetricRows:
         if int(window.max()) >= len(WINDOWS):
             raise FrameError("change_window", f"{window.max()} of {len(WINDOWS)} windows")
     names = [*frame.symbols, *(control.split.symbol for control in frame.controls if control.HasField("split"))]
+    names += [control.routing.symbol for control in frame.controls if control.HasField("routing")]
     if names and max(map(len, names)) > MAX_NAME_CHARACTERS:
         raise FrameError("name", f"a symbol has more than {MAX_NAME_CHARACTERS} characters")
     places = [control.before_row for control in frame.controls]

@@ -87,6 +87,11 @@ class SymbolTable:
         self._dirty.update(np.unique(numbers // CHUNK_SYMBOLS).tolist())
         return self.times.see(numbers, event_times_ms)
 
+    def advance(self, number: int, time_ms: int) -> None:
+        """The symbol's ticks have come to this time elsewhere."""
+        self._dirty.add(number // CHUNK_SYMBOLS)
+        self.times.advance(number, time_ms)
+
     def see_again(self, columns: Int64s) -> None:
         """What `times.columns` gave, of a journal."""
         self._dirty.update(np.unique(columns[0] // CHUNK_SYMBOLS).tolist())
@@ -124,6 +129,11 @@ class SymbolTable:
             return list_base(self._blocks[number], FIRST_PRICE_SLOT + pair * SLOTS_PER_BASIS + side)
         extra, at = divmod(pair - HOME_BASES, EXTRA_BASES)
         return list_base(self._extra_blocks[number][extra], at * SLOTS_PER_BASIS + side)
+
+    def key_ranges(self, number: int) -> list[tuple[int, int]]:
+        """(first, last) key of every list that a symbol has."""
+        blocks = [self._blocks[number], *self._extra_blocks.get(number, [])]
+        return [(list_base(block, 0), list_base(block + 1, 0) - 1) for block in blocks]
 
     # ------------------------------------------------------------------------------ state
     def write(self, state: StateMap) -> None:

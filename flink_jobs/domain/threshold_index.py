@@ -9,12 +9,22 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from heapq import merge
-from typing import Final, NamedTuple
+from itertools import chain, islice
+from typing import Final
 
 import numpy as np
 
+from flink_jobs.domain.index_rows import (
+    Crossed,
+    Dropped,
+    Found,
+    Hits,
+    IndexReads,
+    Part,
+    holds_either,
+    is_either,
+)
 from flink_jobs.domain.rule_delta import RuleDelta
 from flink_jobs.domain.rule_pages import (
     ACTIVE_FROM_MS,
@@ -28,17 +38,10 @@ from flink_jobs.domain.rule_pages import (
     PageReader,
     sorted_rules,
 )
-from flink_jobs.domain.rule_run import CHUNK_ROWS, RuleRun, read_runs
+from flink_jobs.domain.rule_run import RuleRun, read_runs
 from flink_jobs.domain.run_merge import merge_runs
 from flink_jobs.domain.state import StateMap
-from flink_jobs.domain.threshold_keys import (
-    CODE_BITS,
-    EITHER,
-    FIRST_PRICE_SLOT,
-    SLOTS,
-    SLOTS_PER_WINDOW,
-    Int64s,
-)
+from flink_jobs.domain.threshold_keys import CODE_BITS, Int64s
 
 MERGE_RATIO: Final = 4
 MAX_DEAD_SHARE: Final = 4  # a run is rewritten when more than one in so many rows is dead
@@ -46,56 +49,11 @@ DELTA: Final = 0xFFFF_FFFF  # the delta's place number; runs have 0, 1, …
 _NEXT_RUN: Final = struct.Struct("<Q")
 
 
-class Hits(NamedTuple):
-    """Columns: query `query` found sorted positions [start, end) of place `place`."""
-
-    query: Int64s
-    place: Int64s
-    start: Int64s
-    end: Int64s
-
-
-class Part(NamedTuple):
-    """Sorted positions [start, end) of a place; rules of them with lowest <= threshold <= highest are crossed."""
-
-    place: int
-    start: int
-    end: int
-    lowest: int
-    highest: int
-
-
-class Crossed(NamedTuple):
-    """A live rule in a crossed interval and within its lifetime."""
-
-    threshold: int
-    alert_id: int
-    version: int
-    place: int
-    row: int
-
-
-class Found(NamedTuple):
-    """A live rule found by its identity."""
-
-    place: int
-    row: int
-    version: int
-
-
-@dataclass(slots=True)
-class IndexReads:
-    """What matching has read, since this process began."""
-
-    rows: int = 0
-    stale_rows: int = 0  # of those: outside their lifetime, or below an inexact code
-
-
 class ThresholdIndex:
     """All rules of one shard."""
 
     def __init__(self, state: StateMap, directory: bytes = b"") -> None:
-        """`directory`: what `fold` returned last, empty at the beginning."""
+        """`directory`: what `fold` returned last, empty at the beginning. Set `old_runs` to what it was then."""
         self._state = state
         self.pages = PageReader(state)
         self.reads = IndexReads()
@@ -105,7 +63,9 @@ class ThresholdIndex:
         if directory:
             (self._next_run,) = _NEXT_RUN.unpack_from(directory)
             self._runs = read_runs(state, directory[_NEXT_RUN.size :], self.pages)
-        self.has_either = any(_holds_either(run.keys[:-1]) for run in self._runs)
+        self.has_either = any(holds_either(run.keys[:-1]) for run in self._runs)
+        self.old_runs = 0  # runs of rules that are older than the generation
+        self._old_rows: int | None = None  # rows of the delta that are; None: no generation has begun since the fold
         self._journaled = 0
         self._killed_places, self._killed_rows = array("I"), array("I")
 
@@ -113,13 +73,13 @@ class ThresholdIndex:
     def install(self, rule: Sequence[int]) -> None:
         """Add one rule, its columns in order. The caller has taken out what it replaces."""
         self._delta.append(rule)
-        self.has_either = self.has_either or _is_either(rule[KEY])
+        self.has_either = self.has_either or is_either(rule[KEY])
 
     def install_batch(self, rules: Int64s) -> None:
         """Add rules, shape (COLUMNS, n)."""
         if rules.shape[1]:
             self._delta.append(rules)
-            self.has_either = self.has_either or _holds_either(rules[KEY])
+            self.has_either = self.has_either or holds_either(rules[KEY])
 
     def kill(self, place: int, row: int) -> None:
         """Take a row out."""
@@ -153,6 +113,56 @@ class ThresholdIndex:
         for rules in moved:
             rules[KEY] += new_base - old_base
             self.install_batch(rules)
+
+    # ------------------------------------------------------------------------------ generations
+    def begin_generation(self) -> None:
+        """From here on rules are told from those before. The caller folds before the record's end."""
+        self._old_rows = self._delta.count
+
+    def end_generation(self) -> None:
+        """All are alike again. The caller folds before the record's end."""
+        self._old_rows, self.old_runs = None, 0
+
+    def renew(self, found: Found) -> None:
+        """Take an older rule over into the generation, as it is."""
+        if self._is_old(found.place, found.row):
+            source = self._delta if found.place == DELTA else self._runs[found.place]
+            rule = source.rule(found.row)
+            self.kill(found.place, found.row)
+            self.install(rule)
+
+    def _is_old(self, place: int, row: int) -> bool:
+        if place == DELTA:
+            return row < (self._old_rows or 0)
+        return self._old_rows is not None or place < self.old_runs
+
+    def drop(self, ranges: Sequence[tuple[int, int]], names: int, *, old_only: bool, keep: bool = False) -> Dropped:
+        """Take the rules with keys in [first, last] out, all or the old ones; `keep`: only count and name them.
+
+        The caller folds before the record's end: a journal entry
+        would not tell of it.
+        """
+        count = 0
+        named: list[tuple[int, int]] = []
+        for place, start, end in chain.from_iterable(self._positions(*keys) for keys in ranges):
+            if place == DELTA:
+                rows, rules = self._delta.rows_between(start, end)
+                chosen = rows < (self._old_rows or 0) if old_only else np.ones(len(rows), bool)
+                rows, batches = rows[chosen], iter([rules[:, chosen]])
+                count += len(rows)
+                for row in [] if keep else rows.tolist():
+                    self.kill(place, row)
+            elif old_only and not self._is_old(place, start):
+                continue
+            else:
+                run = self._runs[place]
+                count += len(run.live_rows(start, end))
+                batches = (rules for _, rules in run.pages_between(start, end))
+            found = (pair for rules in batches for pair in rules[[ALERT_ID, VERSION]].T.tolist())
+            named += [(alert_id, version) for alert_id, version in islice(found, names - len(named))]
+            if place != DELTA and not keep:
+                self._runs[place].kill_between(start, end)
+        return Dropped(count, named)
 
     # ------------------------------------------------------------------------------ search
     def search(self, starts: Int64s, ends: Int64s) -> Hits:
@@ -234,9 +244,30 @@ class ThresholdIndex:
 
     def fold(self) -> bytes:
         """Bring the state up to date: delta into a run, runs merged as needed, dead bits. Returns the directory."""
-        newest = sorted_rules(self._delta.live())
-        first, rows = len(self._runs), newest.shape[1]
+        if self._old_rows is None:
+            self._merge(self._delta.live())
+        else:
+            self.old_runs = 0
+            self._merge(self._delta.live(0, self._old_rows))
+            self.old_runs = len(self._runs)
+            self._merge(self._delta.live(self._old_rows))
+            self._old_rows = None
+        self._delta.clear()
+        self._journaled = 0
+        self._killed_places, self._killed_rows = array("I"), array("I")
+        for run in self._runs:
+            run.write_dead(self._state)
+        return _NEXT_RUN.pack(self._next_run) + b"".join(run.directory() for run in self._runs)
+
+    def _merge(self, rules: Int64s) -> None:
+        """Newest rules into a run, and with them younger runs that are not much larger or full of dead rows."""
         for place in range(len(self._runs) - 1, -1, -1):
+            if self._runs[place].dead_count == self._runs[place].count:
+                self._runs.pop(place).drop(self._state)
+                self.old_runs -= place < self.old_runs
+        newest = sorted_rules(rules)
+        first, rows = len(self._runs), newest.shape[1]
+        for place in range(len(self._runs) - 1, self.old_runs - 1, -1):
             run = self._runs[place]
             live = run.count - run.dead_count
             if (rows and rows * MERGE_RATIO >= live) or run.dead_count * MAX_DEAD_SHARE > run.count:
@@ -245,12 +276,6 @@ class ThresholdIndex:
             run_id, self._next_run = self._next_run, self._next_run + 1
             merged = merge_runs(self._state, self.pages, run_id, self._runs[first:], newest)
             self._runs[first:] = [] if merged is None else [merged]
-        self._delta.clear()
-        self._journaled = 0
-        self._killed_places, self._killed_rows = array("I"), array("I")
-        for run in self._runs:
-            run.write_dead(self._state)
-        return _NEXT_RUN.pack(self._next_run) + b"".join(run.directory() for run in self._runs)
 
     @property
     def highest_id(self) -> int:
@@ -271,17 +296,3 @@ class ThresholdIndex:
     def live_rules(self) -> int:
         """Rules that can still fire or expire."""
         return sum(run.count - run.dead_count for run in self._runs) + self._delta.count - self._delta.dead_count
-
-
-def _is_either(key: int) -> bool:
-    slot = key >> CODE_BITS & (SLOTS - 1)
-    return slot < FIRST_PRICE_SLOT and slot % SLOTS_PER_WINDOW == EITHER
-
-
-def _holds_either(keys: Int64s) -> bool:
-    return any(_part_holds_either(keys[at : at + CHUNK_ROWS]) for at in range(0, len(keys), CHUNK_ROWS))
-
-
-def _part_holds_either(keys: Int64s) -> bool:
-    slots = keys >> CODE_BITS & (SLOTS - 1)
-    return bool(np.any((slots < FIRST_PRICE_SLOT) & (slots % SLOTS_PER_WINDOW == EITHER)))

@@ -61,6 +61,11 @@ class TickTimes:
         np.add.at(self.at_newest, numbers[event_times_ms == after_ms], 1)
         return fed_again
 
+    def advance(self, number: int, time_ms: int) -> None:
+        """Ticks up to this time went elsewhere; none of exactly that time has been fed here, if it is newer."""
+        if time_ms > self.newest_ms[number]:
+            self.newest_ms[number], self.at_newest[number] = time_ms, 0
+
     def columns(self, numbers: Int64s) -> Int64s:
         """What `restore` takes, shape (4, n): numbers, newest_ms, at_newest, left_at_seam."""
         return np.array([numbers, self.newest_ms[numbers], self.at_newest[numbers], self.left_at_seam[numbers]])

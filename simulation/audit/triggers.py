@@ -44,6 +44,7 @@ class Trail:
     claims: dict[tuple[int, int], list[Claimed]] = field(default_factory=dict)
     activations: dict[tuple[int, int], list[Claimed]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    told: dict[str, set[int]] = field(default_factory=dict)  # symbol -> ticks that some shard's log has
 
 
 def follow(world: World) -> Trail:
@@ -84,6 +85,7 @@ class _Walk:
         self._reach: dict[str, int] = {}  # of any epoch
         self._held: dict[int, Installed] = {}
         self._removed: dict[int, int] = {}  # alert -> version
+        self._ended: dict[str, int] = {}  # symbol -> routing version
         self._epoch = 0
 
     def through(self, entries: Sequence[ShardEntry]) -> None:
@@ -97,9 +99,18 @@ class _Walk:
             if isinstance(what, Row):
                 self._row(what)
             elif what.HasField("routing"):
-                symbol = what.routing.symbol
-                self._at[symbol] = self._routed.get((symbol, what.routing.version), 0)
-                self._reach[symbol] = max(self._reach.get(symbol, 0), self._at[symbol])
+                self._routing(what.routing)
+
+    def _routing(self, routing: pb.Routing) -> None:
+        """A symbol's ticks begin here at OPEN; at END its rules leave."""
+        symbol = routing.symbol
+        if routing.phase in (pb.Routing.AT_ONCE, pb.Routing.OPEN):
+            self._at[symbol] = self._routed.get((symbol, routing.version), 0)
+            self._reach[symbol] = max(self._reach.get(symbol, 0), self._at[symbol])
+        elif routing.phase == pb.Routing.END and routing.version > self._ended.get(symbol, 0):
+            self._ended[symbol] = routing.version
+            for alert_id in [alert_id for alert_id, held in self._held.items() if held.rule.symbol == symbol]:
+                self._held.pop(alert_id).end_tick = self._reach.get(symbol, 0)
 
     def _row(self, row: Row) -> None:
         here = self._at.get(row.symbol, 0)
@@ -110,9 +121,12 @@ class _Walk:
             what = f"{self._shard}: tick {here} of {row.symbol} is {told}, the oracle says {wanted}"
             self._trail.findings.append(Finding("rolling", what))
         self._at[row.symbol] = here + 1
+        self._trail.told.setdefault(row.symbol, set()).add(here)
         self._reach[row.symbol] = max(self._reach.get(row.symbol, 0), here + 1)
 
     def _command(self, command: pb.Command) -> None:
+        if not command.HasField("create") and not command.HasField("remove"):
+            return  # of a rebuild, which finds nothing to do
         rule = command.create.rule if command.HasField("create") else command.remove.rule
         here = self._reach.get(rule.symbol, 0)
         known = self._held.get(rule.alert_id)
@@ -131,19 +145,11 @@ class _Walk:
 def audit_ticks(world: World, trail: Trail) -> Iterator[Finding]:
     """Every tick that the oracle emits is in its shard's log, and the counts are the oracle's."""
     yield from trail.findings
-    seen: dict[str, int] = {}
-    for entries in shard_entries(world.log.memory.records(SHARD_LOG.name)).values():
-        counted: dict[tuple[int, str], int] = {}
-        for entry in entries:
-            if not isinstance(entry, pb.Command) and isinstance(entry[1], Row):
-                key = entry[0], entry[1].symbol
-                counted[key] = counted.get(key, 0) + 1
-        for (_, symbol), count in counted.items():
-            seen[symbol] = max(seen.get(symbol, 0), count)
     for judge in trail.judges.values():
         for symbol, rows in judge.emitted.items():
-            if seen.get(symbol, 0) != len(rows):
-                yield Finding("rolling", f"{symbol}: {seen.get(symbol, 0)} ticks in its shard's log, not {len(rows)}")
+            missing = set(range(len(rows))) - trail.told.get(symbol, set())
+            if missing:
+                yield Finding("rolling", f"{symbol}: ticks {sorted(missing)[:5]} of {len(rows)} are in no shard's log")
 
 
 def audit_states(world: World, trail: Trail) -> Iterator[Finding]:
@@ -205,6 +211,40 @@ def _right_evidence(row: Mapping[str, Any], trail: Trail) -> Iterator[Finding]:
             yield Finding("I3", f"alert {alert_id}: {name} is {actual}, the oracle says {expected}")
 
 
+def _deciding_commit(world: World, alert_id: int, shard: str, passed: int) -> int | None:
+    """Of a claim: the one that finalized it, or the one that brought its alert to the shard, if it was on the way there
+    until then. None: it was not the shard's alert."""
+    before = world.history.state_before(alert_id, passed)
+    if before is None or before.shard == shard:
+        return passed
+    if before.moving_to != shard:
+        return None
+    later = (state for state in world.history.states[alert_id] if state.commit >= passed)
+    return next((state.commit for state in later if state.shard == shard), None)
+
+
+def _decided(
+    world: World, row: Mapping[str, Any], states: Sequence[AlertState], version: int, claims: Sequence[Claimed]
+) -> Iterator[Finding]:
+    """A version that crossed: what became of its claims."""
+    alert_id, commits = row["alert_id"], []
+    for claimed in claims:
+        passed = world.history.commit_that_passed(CANDIDATES.name, claimed.partition, claimed.offset)
+        if passed is None:
+            yield Finding("I5", f"alert {alert_id} v{version}: its claim is not finalized")
+        elif (commit := _deciding_commit(world, alert_id, claimed.shard, passed)) is not None:
+            commits.append(commit)
+    before = world.history.state_before(alert_id, min(commits)) if commits else None
+    if before is not None and before.status == "ACTIVE" and before.version == version:
+        if row["status"] != "TRIGGERED" or row["trigger"]["version"] != version:
+            yield Finding("I3", f"alert {alert_id} v{version} was ACTIVE when its claim came: {row['status']} now")
+    elif row["status"] == "ACTIVE" and row["version"] == version:
+        yield Finding("I3", f"alert {alert_id} v{version} crossed and is ACTIVE")
+    lived = [state for state in states if state.status != "EXPIRED"]
+    if row["status"] == "EXPIRED" and (lived[-1].status, lived[-1].version) == ("ACTIVE", version):
+        yield Finding("I3", f"alert {alert_id} v{version} crossed before its end, and is EXPIRED")
+
+
 def _nothing_missed(
     world: World, row: Mapping[str, Any], states: Sequence[AlertState], trail: Trail
 ) -> Iterator[Finding]:
@@ -217,23 +257,10 @@ def _nothing_missed(
         if crossing is None:
             if claims:
                 yield Finding("I3", f"alert {alert_id} v{version}: a claim, and no crossing")
-            continue
-        if not claims:
+        elif not claims:
             yield Finding("I3", f"alert {alert_id} v{version} crossed at {crossing.event_time_ms}: no claim")
-            continue
-        first = min(claims, key=lambda claim: (claim.epoch, claim.number))
-        commit = world.history.commit_that_passed(CANDIDATES.name, first.partition, first.offset)
-        if commit is None:
-            yield Finding("I5", f"alert {alert_id} v{version}: its claim is not finalized")
-            continue
-        before = world.history.state_before(alert_id, commit)
-        if before is not None and before.status == "ACTIVE" and before.version == version:
-            if row["status"] != "TRIGGERED" or row["trigger"]["version"] != version:
-                yield Finding("I3", f"alert {alert_id} v{version} was ACTIVE when its claim came: {row['status']} now")
-        elif before is not None and before.status == "EXPIRED" and crossing.event_time_ms < row["expires_at_ms"]:
-            earlier = [state for state in states if state.commit < commit and state.status != "EXPIRED"]
-            if earlier[-1].status == "ACTIVE" and earlier[-1].version == version:
-                yield Finding("I3", f"alert {alert_id} crossed before its end, and was EXPIRED before its claim came")
+        else:
+            yield from _decided(world, row, states, version, claims)
     if row["status"] == "PENDING":
         yield Finding("I5", f"alert {alert_id} v{row['version']} is still PENDING")
     if row["status"] == "ACTIVE" and row["version"] not in versions:

@@ -14,6 +14,7 @@ from contracts.topics import DEAD_LETTERS, PRICES, TICKS
 from flink_jobs.domain.matcher import MatcherCore
 from simulation.audit.finding import Finding
 from simulation.audit.logs import Row, price_entries
+from simulation.audit.moves import audit_moves
 from simulation.audit.triggers import Trail, audit_expiry, audit_states, audit_ticks, follow
 from simulation.plan import FaultKind, Feed, Role
 
@@ -32,7 +33,7 @@ def audit_world(world: World) -> list[Finding]:
     trail = follow(world)
     found = [*_audit_gateway(world), *audit_ticks(world, trail), *_audit_counts(world, trail), *_audit_controls(world)]
     found += [*audit_states(world, trail), *audit_expiry(world), *_audit_index(world, trail)]
-    return [*found, *_audit_deliveries(world), *_audit_owners(world)]
+    return [*found, *_audit_deliveries(world), *_audit_owners(world), *audit_moves(world)]
 
 
 def _audit_gateway(world: World) -> Iterator[Finding]:

@@ -17,9 +17,10 @@ from api.ports import (
     NewAlert,
 )
 from contracts.vocabulary import Status
+from simulation.database.claims import write_commands, write_removes
 from simulation.database.engine import MemoryDatabase
 from simulation.database.errors import UniqueViolationError
-from simulation.database.finalizer_store import write_commands
+from simulation.database.moves import NOT_MOVING, lock_routes
 from simulation.database.schema import LIVE_STATUSES
 from simulation.database.table import Row
 from simulation.database.transaction import NO_KEY_UPDATE, SHARE, Transaction
@@ -123,7 +124,6 @@ def find_instrument(database: MemoryDatabase, tx: Transaction, spellings: Sequen
         next_alert_id = database.alerts.next_identity()
     feed = tx.find(database.feeds, row["feed"])
     assert feed is not None  # a foreign key
-    control = tx.find(database.feed_controls, row["routing_control"])
     return InstrumentRoute(
         symbol=row["symbol"],
         feed=row["feed"],
@@ -131,7 +131,6 @@ def find_instrument(database: MemoryDatabase, tx: Transaction, spellings: Sequen
         shards=row["shards"],
         buckets=feed["buckets"],
         clock_mode=feed["clock_mode"],
-        is_moving=row["routing_control"] is not None and (control is None or control["published_at"] is None),
         frontier_ms=_frontier_ms(database, tx, row["feed"]),
         next_alert_id=next_alert_id,
     )
@@ -195,7 +194,7 @@ def cancel_alert(
         return False
     owner = database.owners.primary.records[owner_id]
     tx.update(owner, {"live_alerts": tx.lock(owner, NO_KEY_UPDATE)["live_alerts"] - 1})
-    write_commands(database, tx, [ended], "remove")
+    write_removes(database, tx, [ended])
     return True
 
 
@@ -207,15 +206,22 @@ def pause_alert(
     paused = _move(database, tx, owner_id, alert_id, from_statuses, changes={**inactive, "status": "PAUSED"})
     if paused is None:
         return False
-    write_commands(database, tx, [paused], "remove")
+    write_removes(database, tx, [paused])
     return True
 
 
 def resume_alert(
     database: MemoryDatabase, tx: Transaction, owner_id: int, alert_id: int, from_statuses: Collection[Status]
 ) -> bool:
+    tx.statement("lock_alert")
+    record = database.alerts.primary.records.get(alert_id)
+    row = None if record is None else tx.take(record, lambda row: row["owner_id"] == owner_id)
+    if row is None:
+        return False
+    shard = lock_routes(database, tx, {row["symbol"]})[row["symbol"]].shard_of(alert_id)
     tx.statement("resume_alert")
-    resumed = _move(database, tx, owner_id, alert_id, from_statuses, changes={"status": "PENDING"}, raised=1)
+    changes = {"status": "PENDING", "shard": shard, **NOT_MOVING}
+    resumed = _move(database, tx, owner_id, alert_id, from_statuses, changes=changes, raised=1)
     if resumed is None:
         return False
     write_commands(database, tx, [resumed], "create")

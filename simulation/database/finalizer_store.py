@@ -7,18 +7,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from contracts.frames_pb2 import Direction
-from contracts.prices import format_price
-from finalizer.domain.batch import Activated, BatchPlan, Claim, ShardProgress
+from finalizer.domain.batch import Activated, BatchPlan, ShardProgress
 from finalizer.ports import BatchOutcome, Gap, Moves
+from simulation.database.claims import apply_claims, write_removes
 from simulation.database.engine import MemoryDatabase
+from simulation.database.moves import (
+    acknowledge_moves,
+    is_held,
+    lock_moving,
+    park,
+    write_marks,
+)
 from simulation.database.positions import move_positions, read_positions
 from simulation.database.schema import LIVE_STATUSES
 from simulation.database.table import Record, Row
 from simulation.database.transaction import NO_KEY_UPDATE, Transaction
 
 PROGRESS_COLUMNS: Final = tuple(ShardProgress.__dataclass_fields__)
-FIRED: Final = {int(value): Direction.Name(value) for value in Direction.values()}
 
 
 class MemoryFinalizerStore:
@@ -66,14 +71,17 @@ class MemoryWork:
 
     def apply(self, plan: BatchPlan, finalized_at_ms: int) -> BatchOutcome:
         database, tx = self._database, self._tx
+        write_marks(database, tx, plan)
         activated = activate_alerts(database, tx, plan.activations) if plan.activations else 0
+        if activated < len(plan.activations):
+            acknowledge_moves(database, tx, plan.activations)
         triggered: list[int] = []
         refused: list[int] = []
         if plan.claims:
-            fired = trigger_alerts(database, tx, plan.claims, finalized_at_ms)
+            moving = lock_moving(database, tx, plan.claims)
+            fired, refused = apply_claims(database, tx, plan.claims, finalized_at_ms)
             triggered = [row["alert_id"] for row in fired]
-            rest = [claim for claim in plan.claims if claim.candidate.alert_id not in triggered]
-            refused = refuse_claims(database, tx, rest) if rest else []
+            park(database, tx, [claim for claim in plan.claims if claim.candidate.alert_id in moving])
             release_ended(database, tx, fired)
         if plan.progress:
             write_progress(database, tx, plan.progress)
@@ -126,102 +134,6 @@ def activate_alerts(database: MemoryDatabase, tx: Transaction, activations: Sequ
     return count
 
 
-def trigger_alerts(
-    database: MemoryDatabase, tx: Transaction, claims: Sequence[Claim], finalized_at_ms: int
-) -> list[Row]:
-    """Alerts that fired, with their evidence, outbox rows and remove commands."""
-    tx.statement("trigger_alerts")
-    fired = []
-    for claim in claims:
-
-        def holds(row: Row, claim: Claim = claim) -> bool:
-            given = claim.candidate
-            return bool(
-                row["status"] == "ACTIVE"
-                and row["version"] == given.version
-                and row["shard"] == claim.shard
-                and row["active_from_event_time_ms"] <= given.event_time_ms < row["expires_at_ms"]
-            )
-
-        record = database.alerts.primary.records.get(claim.candidate.alert_id)
-        row = None if record is None else tx.take(record, holds)
-        if record is not None and row is not None:
-            evidence = _evidence(claim, row, finalized_at_ms)
-            fired.append(tx.update(record, {"status": "TRIGGERED", "ended_at": finalized_at_ms, "trigger": evidence}))
-    write_commands(database, tx, fired, "remove")
-    for row in fired:
-        trigger_id = f"trg_{row['alert_id']}_{row['inserted_at']:x}"
-        payload = _payload(trigger_id, row, row["channel_ids"] or _enabled_channels(database, tx, row["owner_id"]))
-        tx.insert(
-            database.triggers,
-            {
-                "trigger_id": trigger_id,
-                "alert_id": row["alert_id"],
-                "owner_id": row["owner_id"],
-                "payload": payload,
-            },
-        )
-    return fired
-
-
-def _evidence(claim: Claim, row: Row, finalized_at_ms: int) -> Row:
-    given, decimals = claim.candidate, row["decimals"]
-    evidence = {
-        "event_time_ms": given.event_time_ms,
-        "sequence": given.sequence or None,
-        "session": given.session,
-        "price": format_price(given.price_scaled, decimals),
-        "window": row["rate_window"],
-        "fired": FIRED[given.fired],
-        "position": claim.position,
-        "epoch": claim.epoch,
-        "version": given.version,
-        "active_from_event_time_ms": row["active_from_event_time_ms"],
-        "finalized_at_ms": finalized_at_ms,
-    }
-    if row["kind"] == "change":
-        evidence["reference_time_ms"] = given.reference_time_ms
-        evidence["reference_price"] = format_price(given.reference_price_scaled, decimals)
-        evidence["previous_bps"] = given.previous_bps
-        evidence["current_bps"] = given.current_bps
-    else:
-        evidence["previous_event_time_ms"] = given.previous_event_time_ms
-        evidence["previous_price"] = format_price(given.previous_price_scaled, decimals)
-    return evidence
-
-
-def _payload(trigger_id: str, row: Row, channel_ids: Sequence[int]) -> Row:
-    change = row["kind"] == "change"
-    return {
-        "trigger_id": trigger_id,
-        "alert_id": row["alert_id"],
-        "owner_id": row["owner_id"],
-        "symbol": row["symbol"],
-        "kind": row["kind"],
-        "window": row["rate_window"],
-        "direction": row["direction"],
-        "threshold_bps": row["threshold"] if change else None,
-        "target": None if change else format_price(row["threshold"], row["decimals"]),
-        "note": row["note"],
-        "created_at_ms": row["created_at_ms"],
-        "expires_at_ms": row["expires_at_ms"],
-        "channel_ids": list(channel_ids),
-        "evidence": row["trigger"],
-    }
-
-
-def _enabled_channels(database: MemoryDatabase, tx: Transaction, owner_id: int) -> list[int]:
-    rows = [tx.see(record) for record in database.channels.indexes["of_owner"].find(owner_id)]
-    return sorted(row["channel_id"] for row in rows if row is not None and row["disabled_at"] is None)
-
-
-def write_commands(database: MemoryDatabase, tx: Transaction, alerts: Sequence[Row], action: str) -> None:
-    """One rule command an alert, in order of alert_id; part of the statement that moved them."""
-    for row in sorted(alerts, key=lambda row: int(row["alert_id"])):
-        command = {name: row[name] for name in ("shard", "alert_id", "version")}
-        tx.insert(database.rule_commands, {**command, "action": action})
-
-
 def release_ended(database: MemoryDatabase, tx: Transaction, ended: Sequence[Row]) -> None:
     """Count down the owners of ended alerts."""
     places = Counter(row["owner_id"] for row in ended)
@@ -240,26 +152,6 @@ def release_places(database: MemoryDatabase, tx: Transaction, places: Counter[in
         tx.update(record, {"live_alerts": row["live_alerts"] - places[row["owner_id"]]})
 
 
-def refuse_claims(database: MemoryDatabase, tx: Transaction, claims: Sequence[Claim]) -> list[int]:
-    """Alerts that are to be installed again."""
-    tx.statement("refuse_claims")
-    refused = []
-    for claim in claims:
-
-        def holds(row: Row, claim: Claim = claim) -> bool:
-            return bool(
-                row["status"] == "ACTIVE" and row["version"] == claim.candidate.version and row["shard"] == claim.shard
-            )
-
-        record = database.alerts.primary.records.get(claim.candidate.alert_id)
-        row = None if record is None else tx.take(record, holds)
-        if record is not None and row is not None:
-            changes = {"active_from_event_time_ms": None, "active_epoch": None, "active_position": None}
-            refused.append(tx.update(record, {**changes, "status": "PENDING", "version": row["version"] + 1}))
-    write_commands(database, tx, refused, "create")
-    return [row["alert_id"] for row in refused]
-
-
 def find_shards_due(database: MemoryDatabase, tx: Transaction, limit: int) -> list[tuple[str, int]]:
     tx.statement("find_shards_due")
     due = [
@@ -273,7 +165,7 @@ def find_shards_due(database: MemoryDatabase, tx: Transaction, limit: int) -> li
 def live_behind(database: MemoryDatabase, tx: Transaction, shard: str, frontier_ms: int) -> bool:
     """Whether a live alert of the shard has ended by the frontier."""
     rows = (tx.see(record) for record in database.alerts.indexes["live_of_shard"].find(shard))
-    return any(row is not None and _is_due(row, shard, frontier_ms) for row in rows)
+    return any(row is not None and _is_due(row, shard, frontier_ms) and not is_held(database, tx, row) for row in rows)
 
 
 def _is_due(row: Row, shard: str, frontier_ms: int) -> bool:
@@ -288,16 +180,19 @@ def expire_alerts(
     found = [
         (row["expires_at_ms"], record.number, record)
         for record in database.alerts.indexes["live_of_shard"].find(shard)
-        if (row := tx.see(record)) is not None and _is_due(row, shard, frontier_ms)
+        if (row := tx.see(record)) is not None and _is_due(row, shard, frontier_ms) and not is_held(database, tx, row)
     ]
     due: list[Record] = []
     for _, _, record in sorted(found, key=lambda place: place[:2]):
         if len(due) == limit:
             break
-        if not tx.is_held(record, NO_KEY_UPDATE) and _is_due(tx.lock(record, NO_KEY_UPDATE), shard, frontier_ms):
+        if tx.is_held(record, NO_KEY_UPDATE):
+            continue
+        newest = tx.lock(record, NO_KEY_UPDATE)
+        if _is_due(newest, shard, frontier_ms) and not is_held(database, tx, newest):
             due.append(record)
     expired = [tx.update(record, {"status": "EXPIRED", "ended_at": ended_at_ms}) for record in due]
-    write_commands(database, tx, expired, "remove")
+    write_removes(database, tx, expired)
     return expired
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Literal
 
 from contracts.frames_pb2 import Control, Instrument, Resume, Routing, Split
 from contracts.keys import bucket_of
+from contracts.routes import SymbolRoute
 from simulation.database.engine import MemoryDatabase
-from simulation.database.schema import LIVE_STATUSES
+from simulation.database.schema import ONLY
 from simulation.database.table import Row
-from simulation.database.transaction import NO_KEY_UPDATE, UPDATE, Transaction
+from simulation.database.transaction import NO_KEY_UPDATE, Transaction
 from sql.reference_store import (
     DeclaredOtherwiseError,
     FeedSettings,
-    LiveAlertsError,
+    ProtocolUnderWayError,
     UnknownFeedError,
     UnknownInstrumentError,
 )
@@ -93,21 +95,39 @@ class MemoryReferenceStore:
     def set_routing(self, symbol: str, shards: int) -> int | None:
         database = self._database
         with database.transaction() as tx:
-            row = self._locked_instrument(tx, symbol)
+            self._locked_feed(tx, self._instrument(tx, symbol)["feed"])
+            row = self._instrument(tx, symbol)
+            feed = tx.find(database.feeds, row["feed"])
+            assert feed is not None  # a foreign key
+            tx.statement("find_open_reshard")
+            for under_way in open_reshards(database, tx):
+                if under_way["symbol"] != symbol:
+                    continue
+                if under_way["new_shards"] == shards:
+                    return None
+                moving = f"{symbol} is moving from {under_way['old_shards']} to {under_way['new_shards']} shards"
+                raise ProtocolUnderWayError(f"moving {symbol} to {shards} shards", moving)
             if row["shards"] == shards:
                 return None
-            alerts = count_live_alerts(database, tx, symbol)
-            if alerts:
-                raise LiveAlertsError(symbol, alerts)
+            old = SymbolRoute(symbol, row["feed"], feed["buckets"], row["shards"])
+            new = replace(old, shards=shards)
+            tx.statement("find_open_rebuilds")
+            touched = {*old.all_shards(), *new.all_shards()}
+            rebuilt = sorted(row["shard"] for row in open_rebuilds(database, tx) if row["shard"] in touched)
+            if rebuilt:
+                under_rebuild = f"shard {rebuilt[0]} is being rebuilt or verified"
+                raise ProtocolUnderWayError(f"moving {symbol} to {shards} shards", under_rebuild)
+            tx.statement("raise_routing_version")
             record = database.instruments.primary.records[symbol]
-            tx.statement("write_routing")
-            tx.lock(record, UPDATE)
-            version = tx.update(record, {"shards": shards, "routing_version": row["routing_version"] + 1})
-            routing = Routing(symbol=symbol, shards=shards, version=version["routing_version"])
-            control_id = self._control_of(tx, row, Control(routing=routing))
-            tx.statement("note_routing_control")
-            tx.update(record, {"routing_control": control_id})
-            return control_id
+            version = tx.lock(record, NO_KEY_UPDATE)["routing_version"] + 1
+            tx.update(record, {"routing_version": version})
+            tx.statement("insert_reshard")
+            values = {"symbol": symbol, "version": version, "old_shards": old.shards, "new_shards": shards}
+            tx.insert(database.reshards, values)
+            routing = Routing(
+                symbol=symbol, shards=shards, previous_shards=old.shards, version=version, phase=Routing.OPEN
+            )
+            return self._control_of(tx, row, Control(routing=routing))
 
     def controls_waiting(self, control_ids: Collection[int]) -> int:
         with self._database.transaction() as tx:
@@ -130,13 +150,6 @@ class MemoryReferenceStore:
             raise UnknownInstrumentError(symbol)
         return row
 
-    def _locked_instrument(self, tx: Transaction, symbol: str) -> Row:
-        tx.statement("lock_instrument")
-        record = self._database.instruments.primary.records.get(symbol)
-        if record is None or tx.see(record) is None:
-            raise UnknownInstrumentError(symbol)
-        return tx.lock(record, UPDATE)
-
     def _control_of(self, tx: Transaction, instrument: Row, control: Control) -> int:
         """A control for the instrument's bucket."""
         feed = tx.find(self._database.feeds, instrument["feed"])
@@ -144,12 +157,24 @@ class MemoryReferenceStore:
         return self._control(tx, feed["feed"], bucket_of(instrument["symbol"], feed["buckets"]), control)
 
     def _control(self, tx: Transaction, feed: str, bucket: int | None, control: Control) -> int:
-        tx.statement("insert_control")
-        values = {"feed": feed, "bucket": bucket, "payload": control.SerializeToString(deterministic=True)}
-        control_id: int = tx.insert(self._database.feed_controls, values)["control_id"]
-        return control_id
+        return insert_control(self._database, tx, feed, bucket, control)
 
 
-def count_live_alerts(database: MemoryDatabase, tx: Transaction, symbol: str) -> int:
-    tx.statement("count_live_alerts")
-    return sum(row["symbol"] == symbol and row["status"] in LIVE_STATUSES for row in tx.rows(database.alerts))
+def insert_control(database: MemoryDatabase, tx: Transaction, feed: str, bucket: int | None, control: Control) -> int:
+    """Its control_id."""
+    tx.statement("insert_control")
+    values = {"feed": feed, "bucket": bucket, "payload": control.SerializeToString(deterministic=True)}
+    control_id: int = tx.insert(database.feed_controls, values)["control_id"]
+    return control_id
+
+
+def open_reshards(database: MemoryDatabase, tx: Transaction) -> list[Row]:
+    """Under way, the oldest first."""
+    rows = (tx.see(record) for record in database.reshards.indexes["open"].find(ONLY))
+    return [row for row in rows if row is not None and row["phase"] != "DONE"]
+
+
+def open_rebuilds(database: MemoryDatabase, tx: Transaction) -> list[Row]:
+    """Under way, the oldest first."""
+    rows = (tx.see(record) for record in database.rebuilds.indexes["open"].find(ONLY))
+    return [row for row in rows if row is not None and row["phase"] != "DONE"]

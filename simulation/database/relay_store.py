@@ -6,16 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from contracts.frames_pb2 import Command, CreateRule, Direction, Kind, RemoveRule, Rule
-from contracts.vocabulary import WINDOWS
+from contracts.frames_pb2 import Command, CreateRule, RemoveRule
 from finalizer.ports import FencedError, NumberedCommand, OutboxTrigger
 from simulation.database.engine import MemoryDatabase, Session
 from simulation.database.errors import DatabaseAwayError
 from simulation.database.schema import ONLY
 from simulation.database.table import Record, Row
 from simulation.database.transaction import NO_KEY_UPDATE, Transaction
+from sql.rules import rule_message
 
-KINDS: Final = {"change": Kind.CHANGE, "price": Kind.PRICE}
 LEADER: Final = "alerts rule relay"
 
 
@@ -168,25 +167,18 @@ def read_numbered(
     rows.sort(key=lambda row: (row["shard"], row["epoch"], row["number"]))
     found: list[NumberedCommand] = []
     for row in rows:
-        alert = tx.find(database.alerts, row["alert_id"])
-        if alert is not None and len(found) < limit:
-            command = _command(row, alert)
+        if len(found) < limit:
+            command = _command(row, tx.find(database.alerts, row["alert_id"]))
             found.append(NumberedCommand(row["command_id"], row["shard"], row["epoch"], row["number"], command))
     return found
 
 
-def _command(row: Row, alert: Row) -> Command:
-    rule = Rule(
-        alert_id=row["alert_id"],
-        version=row["version"],
-        symbol=alert["symbol"],
-        kind=KINDS[alert["kind"]],
-        window=WINDOWS.index(alert["rate_window"]) if alert["rate_window"] else 0,
-        direction=Direction.Value(alert["direction"]),
-        threshold=alert["threshold"],
-        created_at_ms=alert["created_at_ms"],
-        expires_at_ms=alert["expires_at_ms"],
-    )
+def _command(row: Row, alert: Row | None) -> Command:
+    if row["payload"] is not None:
+        command: Command = Command.FromString(row["payload"])
+        return command
+    assert alert is not None  # alerts are never deleted
+    rule = rule_message({**alert, "version": row["version"]})
     if row["action"] == "create":
         return Command(create=CreateRule(rule=rule))
     return Command(remove=RemoveRule(rule=rule))

@@ -37,6 +37,13 @@ def _wrong_alert(row: Row) -> str | None:
     return None
 
 
+def _wrong_command(row: Row) -> str | None:
+    if row["action"] not in ("create", "remove", "rebuild"):
+        return "no such action"
+    whole = row["payload"] is not None and row["alert_id"] is None and row["version"] is None
+    return None if (row["action"] == "rebuild") == whole else "a rebuild, and nothing else, has its own payload"
+
+
 def _wrong_delivery(row: Row) -> str | None:
     return None if row["status"] in (*OPEN_DELIVERIES, "DELIVERED", "DEAD") else "no such status"
 
@@ -47,6 +54,7 @@ class Schema:
     def __init__(self) -> None:
         self._add_reference_data()
         self._add_alerts()
+        self._add_protocols()
         self._add_progress()
         self._add_deliveries()
 
@@ -66,7 +74,7 @@ class Schema:
             "instruments",
             [("symbol",)],
             {"symbol": None, "feed": None, "decimals": None, "shards": 1, "routing_version": 1,
-             "routing_control": None, "created_at": None},
+             "created_at": None},
             references={"feed": self.feeds},
             check=lambda row: (
                 None if 0 <= row["decimals"] <= 18 and 1 <= row["shards"] <= 1024 else "decimals or shards out of range"
@@ -114,8 +122,8 @@ class Schema:
             {"alert_id": None, "owner_id": None, "symbol": None, "shard": None, "kind": None, "rate_window": None,
              "direction": None, "threshold": None, "decimals": None, "note": "", "channel_ids": [],
              "created_at_ms": None, "expires_at_ms": None, "series_version": 0, "status": None, "version": 1,
-             "active_from_event_time_ms": None, "active_epoch": None, "active_position": None, "ended_at": None,
-             "trigger": None, "inserted_at": None},
+             "active_from_event_time_ms": None, "active_epoch": None, "active_position": None, "moving_to": None,
+             "moving_epoch": None, "moving_position": None, "ended_at": None, "trigger": None, "inserted_at": None},
             identity="alert_id",
             stamp="inserted_at",
             references={"owner_id": self.owners, "symbol": self.instruments},
@@ -131,15 +139,53 @@ class Schema:
         self.rule_commands = Table(
             "rule_commands",
             [("command_id",), ("shard", "epoch", "number")],
-            {"command_id": None, "shard": None, "alert_id": None, "version": None, "action": None, "epoch": None,
-             "number": None, "published_at": None, "created_at": None},
+            {"command_id": None, "shard": None, "alert_id": None, "version": None, "action": None, "payload": None,
+             "epoch": None, "number": None, "published_at": None, "created_at": None},
             identity="command_id",
             indexes={"unpublished": lambda row: row["shard"] if row["published_at"] is None else None},
-            check=lambda row: None if row["action"] in ("create", "remove") else "no such action",
+            check=_wrong_command,
         )  # fmt: skip
         self.shard_relays = Table(
             "shard_relays", [("shard",)], {"shard": None, "fence": 0, "epoch": 1, "last_number": 0}, stamp=None
         )
+
+    def _add_protocols(self) -> None:
+        """That at most one is under way for a symbol or a shard is kept by who inserts them."""
+        self.reshards = Table(
+            "reshards",
+            [("reshard_id",), ("symbol", "version")],
+            {"reshard_id": None, "symbol": None, "version": None, "old_shards": None, "new_shards": None,
+             "phase": "OPENING", "copied": 0, "switched": 0, "requested_at": None, "ended_at": None},
+            identity="reshard_id",
+            stamp="requested_at",
+            references={"symbol": self.instruments},
+            indexes={"open": lambda row: ONLY if row["phase"] != "DONE" else None},
+        )  # fmt: skip
+        self.routing_marks = Table(
+            "routing_marks",
+            [("shard", "symbol", "phase")],
+            {"shard": None, "symbol": None, "phase": None, "version": None, "epoch": None, "position": None},
+            stamp=None,
+        )
+        self.parked_claims = Table(
+            "parked_claims",
+            [("alert_id", "version")],
+            {"alert_id": None, "version": None, "shard": None, "epoch": None, "position": None, "candidate": None,
+             "taken": False},
+            stamp=None,
+            references={"alert_id": self.alerts},
+        )  # fmt: skip
+        self.rebuilds = Table(
+            "rebuilds",
+            [("rebuild_id",)],
+            {"rebuild_id": None, "shard": None, "symbol": None, "repair": None, "phase": "BEGINNING", "commands": 0,
+             "asserted": 0, "begun": False, "reported": 0, "ended": False, "known": 0, "missing": 0,
+             "other_version": 0, "surplus": 0, "differences": None, "requested_at": None, "ended_at": None},
+            identity="rebuild_id",
+            stamp="requested_at",
+            references={"symbol": self.instruments},
+            indexes={"open": lambda row: ONLY if row["phase"] != "DONE" else None},
+        )  # fmt: skip
 
     def _add_progress(self) -> None:
         self.consumer_positions = Table(

@@ -282,6 +282,8 @@ class Transaction:
             self._await(table, lambda writer=writer: [writer] if writer.open else [])  # type: ignore[misc]
 
     def _hold_parent(self, table: Table, column: str, parent: Table, key: object) -> None:
+        if key is None:
+            return
         record = parent.primary.records.get(key)
         if record is None or (record.row is None and record.writer is not self):
             self.rollback()

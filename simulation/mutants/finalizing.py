@@ -13,8 +13,8 @@ from finalizer.domain import batch
 from finalizer.sweeper import MAX_ALERTS_A_TRANSACTION, MAX_SHARDS_A_STEP, Sweeper
 from flink_jobs.domain.matcher import MatcherCore
 from flink_jobs.domain.threshold_index import ThresholdIndex
+from simulation.database import claims, positions
 from simulation.database import finalizer_store as store
-from simulation.database import positions
 from simulation.database.schema import LIVE_STATUSES
 from simulation.mutants.mutant import Mutant, Without, careless, changed, skipped, swapped
 
@@ -63,7 +63,7 @@ def _any_evidence() -> Iterator[None]:
             if entry.WhichOneof("kind") == "candidate":
                 key = entry.candidate.alert_id, entry.candidate.version
                 plan.claims = [c for c in plan.claims if (c.candidate.alert_id, c.candidate.version) != key]
-                claimed.discard(key)
+                claimed.discard((progress.shard, *key))
             return right(entry, progress, plan, activated, claimed)
 
         return latest
@@ -83,7 +83,7 @@ def _spent_on_refusal() -> Iterator[None]:
 
     with ExitStack() as broken:
         broken.enter_context(swapped(ThresholdIndex, "install", install))
-        broken.enter_context(swapped(store, "refuse_claims", lambda right: lambda *_: []))
+        broken.enter_context(swapped(claims, "refuse_claims", lambda right: lambda *_: []))
         yield
 
 
@@ -194,17 +194,17 @@ FINALIZING: Final = (
     Mutant(
         "trigger-any-status",
         "TRIGGERED without looking at the status",
-        careless(store, "trigger_alerts", status="ACTIVE", active_from_event_time_ms=0),
+        careless(claims, "trigger_alerts", status="ACTIVE", active_from_event_time_ms=0),
     ),
     Mutant(
         "trigger-any-version",
         "a claim of an earlier activation triggers",
-        changed(store, "trigger_alerts", _of_any_version),
+        changed(claims, "trigger_alerts", _of_any_version),
     ),
     Mutant(
         "trigger-without-outbox",
         "TRIGGERED is committed without its outbox row",
-        changed(store, "trigger_alerts", lambda right: Without("triggers", right)),
+        changed(claims, "trigger_alerts", lambda right: Without("triggers", right)),
     ),
     Mutant("rule-spent-on-refusal", "a refused claim's rule is gone, its alert stays ACTIVE", _spent_on_refusal),
     Mutant(

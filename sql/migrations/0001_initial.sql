@@ -19,9 +19,8 @@ CREATE TABLE instruments (
     symbol          text PRIMARY KEY,                   -- canonical spelling
     feed            text NOT NULL REFERENCES feeds,
     decimals        integer NOT NULL CHECK (decimals BETWEEN 0 AND 18),
-    shards          integer NOT NULL DEFAULT 1 CHECK (shards BETWEEN 1 AND 1024),  -- virtual shards (routing table)
-    routing_version bigint NOT NULL DEFAULT 1,
-    routing_control bigint,                             -- control_id of the newest routing; until it is published, no creates
+    shards          integer NOT NULL DEFAULT 1 CHECK (shards BETWEEN 1 AND 1024),  -- virtual shards that new rules go to
+    routing_version bigint NOT NULL DEFAULT 1,          -- of the newest reshard
     created_at      timestamptz NOT NULL DEFAULT now()
 );
 
@@ -111,6 +110,9 @@ CREATE TABLE alerts (
     active_from_event_time_ms bigint,
     active_epoch    bigint,                             -- the activation's (epoch, position) in its shard
     active_position bigint,
+    moving_to       text,                               -- the shard that is given the rule too, while a reshard is under way
+    moving_epoch    bigint,                             -- the activation's (epoch, position) there: the new shard has it
+    moving_position bigint,
     ended_at        timestamptz,
     trigger         jsonb,                              -- evidence, TRIGGERED only
     inserted_at     timestamptz NOT NULL DEFAULT now(),
@@ -121,7 +123,7 @@ CREATE TABLE alerts (
 );
 CREATE INDEX alerts_of_owner ON alerts (owner_id, alert_id);
 CREATE INDEX alerts_live_of_owner ON alerts (owner_id, alert_id) WHERE status IN ('PENDING', 'ACTIVE', 'PAUSED');
-CREATE INDEX alerts_expiring ON alerts (shard, expires_at_ms) WHERE status IN ('PENDING', 'ACTIVE', 'PAUSED');
+CREATE INDEX alerts_expiring ON alerts (shard, expires_at_ms, alert_id) WHERE status IN ('PENDING', 'ACTIVE', 'PAUSED');
 
 CREATE TABLE idempotency_keys (
     owner_id        bigint NOT NULL REFERENCES owners,
@@ -137,14 +139,16 @@ CREATE TABLE idempotency_keys (
 CREATE TABLE rule_commands (
     command_id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     shard           text NOT NULL,
-    alert_id        bigint NOT NULL,
-    version         bigint NOT NULL,
-    action          text NOT NULL CHECK (action IN ('create', 'remove')),
+    alert_id        bigint,                             -- create, remove
+    version         bigint,
+    action          text NOT NULL CHECK (action IN ('create', 'remove', 'rebuild')),
+    payload         bytea,                              -- rebuild: alerts.v1.Command
     epoch           bigint,
     number          bigint,
     published_at    timestamptz,
     created_at      timestamptz NOT NULL DEFAULT now(),
-    UNIQUE (shard, epoch, number)
+    UNIQUE (shard, epoch, number),
+    CHECK ((action = 'rebuild') = (payload IS NOT NULL AND alert_id IS NULL AND version IS NULL))
 );
 CREATE INDEX rule_commands_unnumbered ON rule_commands (command_id) WHERE number IS NULL AND published_at IS NULL;
 CREATE INDEX rule_commands_unpublished ON rule_commands (shard, epoch, number) WHERE published_at IS NULL;
@@ -155,6 +159,71 @@ CREATE TABLE shard_relays (
     epoch           bigint NOT NULL DEFAULT 1,          -- raised, with numbers from 1, when a restored database is behind the log
     last_number     bigint NOT NULL DEFAULT 0
 );
+
+-- ------------------------------------------------------------------------------- reshard, rebuild
+-- docs/architecture.md, "Reshard" and "Rebuild and verify". A row is the protocol's whole state: any driver goes on from it.
+CREATE TABLE reshards (
+    reshard_id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    symbol          text NOT NULL REFERENCES instruments,
+    version         bigint NOT NULL,                    -- instruments.routing_version that it makes
+    old_shards      integer NOT NULL CHECK (old_shards BETWEEN 1 AND 1024),
+    new_shards      integer NOT NULL CHECK (new_shards BETWEEN 1 AND 1024 AND new_shards <> old_shards),
+    phase           text NOT NULL DEFAULT 'OPENING'
+                    CHECK (phase IN ('OPENING', 'DRAINING', 'MARKING', 'COPYING', 'ENDING', 'SWITCHING', 'DONE')),
+    copied          bigint NOT NULL DEFAULT 0,          -- rules given to the new shards as well
+    switched        bigint NOT NULL DEFAULT 0,          -- alerts whose shard is a new one now
+    requested_at    timestamptz NOT NULL DEFAULT now(),
+    ended_at        timestamptz,
+    UNIQUE (symbol, version)
+);
+CREATE UNIQUE INDEX reshards_open ON reshards (symbol) WHERE phase <> 'DONE';
+
+-- Places of a symbol's routing that shards have come to, the newest version's of each phase.
+CREATE TABLE routing_marks (
+    shard           text NOT NULL,
+    symbol          text NOT NULL,
+    phase           text NOT NULL CHECK (phase IN ('OPEN', 'COPY', 'END')),
+    version         bigint NOT NULL,
+    epoch           bigint NOT NULL,                    -- of candidates.v1
+    position        bigint NOT NULL,
+    PRIMARY KEY (shard, symbol, phase)
+);
+
+-- Claims of new shards on alerts that are still the old ones' to decide.
+CREATE TABLE parked_claims (
+    alert_id        bigint NOT NULL REFERENCES alerts,
+    version         bigint NOT NULL,
+    shard           text NOT NULL,
+    epoch           bigint NOT NULL,
+    position        bigint NOT NULL,
+    candidate       bytea NOT NULL,                     -- alerts.v1.Candidate
+    taken           boolean NOT NULL DEFAULT false,     -- it has been decided
+    PRIMARY KEY (alert_id, version)
+);
+CREATE INDEX parked_claims_of_shard ON parked_claims (shard);
+
+-- One shard's; `symbol` NULL: every rule of it. Without `repair` it is only compared.
+CREATE TABLE rebuilds (
+    rebuild_id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    shard           text NOT NULL,
+    symbol          text REFERENCES instruments,
+    repair          boolean NOT NULL,
+    phase           text NOT NULL DEFAULT 'BEGINNING'
+                    CHECK (phase IN ('BEGINNING', 'ASSERTING', 'ENDING', 'DONE')),
+    commands        bigint NOT NULL DEFAULT 0,          -- pages of rules sent into the shard log
+    asserted        bigint NOT NULL DEFAULT 0,          -- rules on them
+    begun           boolean NOT NULL DEFAULT false,     -- what the matcher has answered, from here on
+    reported        bigint NOT NULL DEFAULT 0,          -- pages
+    ended           boolean NOT NULL DEFAULT false,
+    known           bigint NOT NULL DEFAULT 0,
+    missing         bigint NOT NULL DEFAULT 0,
+    other_version   bigint NOT NULL DEFAULT 0,
+    surplus         bigint NOT NULL DEFAULT 0,
+    differences     jsonb NOT NULL,                     -- the first of them by name
+    requested_at    timestamptz NOT NULL DEFAULT now(),
+    ended_at        timestamptz
+);
+CREATE UNIQUE INDEX rebuilds_open ON rebuilds (shard) WHERE phase <> 'DONE';
 
 -- ------------------------------------------------------------------------------- what has been finalized
 CREATE TABLE consumer_positions (
@@ -180,6 +249,13 @@ CREATE TABLE shard_progress (
     gap             text,                               -- a named failure: numbers that nobody filled
     updated_at      timestamptz NOT NULL DEFAULT now()
 );
+
+-- Whether a reshard keeps an alert from expiring: its new shard has a claim that waits, or is not as far as its end.
+CREATE FUNCTION is_held(a alerts) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT a.moving_to IS NOT NULL AND a.status = 'ACTIVE'
+           AND (NOT EXISTS (SELECT 1 FROM shard_progress p WHERE p.shard = a.moving_to AND p.frontier_ms >= a.expires_at_ms)
+                OR EXISTS (SELECT 1 FROM parked_claims c WHERE c.alert_id = a.alert_id AND c.version = a.version))
+$$;
 
 -- ------------------------------------------------------------------------------- triggers and their delivery
 -- The outbox: exactly one row for each alert that is TRIGGERED, written in the same transaction.

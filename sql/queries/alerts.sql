@@ -3,13 +3,9 @@
 
 -- name: find_instrument^
 -- What a create must know of its symbol; the first spelling that exists wins. Takes the next alert_id, for a hot
--- symbol shard depends on it. The lock keeps the routing as it is until the alert is committed. While the routing is
--- not in prices.v1 yet, ticks go to the old shards, where a rule of the new ones would miss them. After a wait for the
--- lock the instrument is the newest, but its control may be younger than this statement's snapshot: not seen, not published.
+-- symbol shard depends on it. The lock keeps the routing as it is until the alert is committed; after a wait for it the
+-- instrument is the newest.
 SELECT i.symbol, i.feed, i.decimals, i.shards, f.buckets, f.clock_mode,
-       i.routing_control IS NOT NULL
-           AND NOT EXISTS (SELECT 1 FROM feed_controls c
-                            WHERE c.control_id = i.routing_control AND c.published_at IS NOT NULL) AS is_moving,
        (SELECT min(p.frontier_ms) FROM shard_progress p
          WHERE starts_with(p.shard, i.feed || '/') AND p.shard ~ '^[^/]+/[0-9]+~' AND p.frontier_ms > 0) AS frontier_ms,
        nextval(pg_get_serial_sequence('alerts', 'alert_id')::regclass) AS next_alert_id
@@ -111,10 +107,12 @@ SELECT alert_id, status FROM alerts WHERE alert_id = ANY (:alert_ids::bigint[]);
 WITH ended AS (
     UPDATE alerts SET status = 'CANCELLED', ended_at = now()
      WHERE alert_id = :alert_id AND owner_id = :owner_id AND status = ANY (:from_statuses::text[])
-    RETURNING owner_id, shard, alert_id, version
+    RETURNING owner_id, shard, moving_to, alert_id, version
 ), commanded AS (
     INSERT INTO rule_commands (shard, alert_id, version, action)
-    SELECT shard, alert_id, version, 'remove' FROM ended
+    SELECT holder.shard, alert_id, version, 'remove'
+      FROM ended e CROSS JOIN LATERAL (VALUES (e.shard), (e.moving_to)) AS holder (shard)
+     WHERE holder.shard IS NOT NULL
 )
 UPDATE owners o SET live_alerts = o.live_alerts - 1 FROM ended WHERE o.owner_id = ended.owner_id;
 
@@ -122,15 +120,21 @@ UPDATE owners o SET live_alerts = o.live_alerts - 1 FROM ended WHERE o.owner_id 
 WITH paused AS (
     UPDATE alerts SET status = 'PAUSED', active_from_event_time_ms = NULL, active_epoch = NULL, active_position = NULL
      WHERE alert_id = :alert_id AND owner_id = :owner_id AND status = ANY (:from_statuses::text[])
-    RETURNING shard, alert_id, version
+    RETURNING shard, moving_to, alert_id, version
 )
 INSERT INTO rule_commands (shard, alert_id, version, action)
-SELECT shard, alert_id, version, 'remove' FROM paused;
+SELECT holder.shard, alert_id, version, 'remove'
+  FROM paused p CROSS JOIN LATERAL (VALUES (p.shard), (p.moving_to)) AS holder (shard)
+ WHERE holder.shard IS NOT NULL;
+
+-- name: lock_alert^
+SELECT symbol FROM alerts WHERE alert_id = :alert_id AND owner_id = :owner_id FOR NO KEY UPDATE;
 
 -- name: resume_alert!
--- A new activation under a new version: the tombstone of the pause stops at the old one.
+-- A new activation under a new version, where the routing says by now: the tombstone of the pause stops at the old one.
 WITH resumed AS (
-    UPDATE alerts SET status = 'PENDING', version = version + 1
+    UPDATE alerts SET status = 'PENDING', version = version + 1, shard = :shard,
+                      moving_to = NULL, moving_epoch = NULL, moving_position = NULL
      WHERE alert_id = :alert_id AND owner_id = :owner_id AND status = ANY (:from_statuses::text[])
     RETURNING shard, alert_id, version
 )

@@ -1,5 +1,6 @@
 -- Claims become facts. All of a batch runs in one transaction, after its positions are locked.
--- Lock order everywhere: positions, then alerts, then owners; the sweeper never waits for an alert.
+-- Lock order everywhere: positions, then alerts, then instruments, then owners; neither the sweeper nor a driver of
+-- reshards ever waits for an alert.
 -- Conditions on a claimed alert stand in a CASE: the planner can't see into it. Its statistics lag behind: right after
 -- a bulk of creates it thinks that no row is ACTIVE, would begin with "the one" that is, and compare all with all.
 
@@ -113,7 +114,10 @@ WITH claim AS (
                                  || to_hex((extract(epoch FROM f.inserted_at) * 1000)::bigint)) AS t (trigger_id)
 ), commanded AS (
     INSERT INTO rule_commands (shard, alert_id, version, action)
-    SELECT shard, alert_id, version, 'remove' FROM fired ORDER BY alert_id
+    SELECT holder.shard, alert_id, version, 'remove'
+      FROM fired f CROSS JOIN LATERAL (VALUES (1, f.shard), (2, f.moving_to)) AS holder (place, shard)
+     WHERE holder.shard IS NOT NULL
+     ORDER BY alert_id, holder.place
 )
 SELECT alert_id, owner_id FROM fired;
 
@@ -127,22 +131,92 @@ WITH held AS MATERIALIZED (
 )
 UPDATE owners o SET live_alerts = o.live_alerts - held.alerts FROM held WHERE o.owner_id = held.owner_id;
 
+-- name: lock_refused
+-- After trigger_alerts: a claim whose alert is still ACTIVE under its version lay outside the lifetime.
+SELECT a.alert_id, a.symbol
+  FROM unnest(:shard::text[], :alert_id::bigint[], :version::bigint[]) AS c (shard, alert_id, version)
+  JOIN alerts a USING (alert_id)
+ WHERE CASE WHEN a.status = 'ACTIVE' THEN a.version = c.version AND a.shard = c.shard ELSE false END
+ ORDER BY a.alert_id
+   FOR NO KEY UPDATE OF a;
+
+-- name: lock_routes
+-- Where rules of these symbols are installed, until the transaction ends.
+SELECT i.symbol, i.feed, f.buckets, i.shards
+  FROM instruments i JOIN feeds f USING (feed)
+ WHERE i.symbol = ANY (:symbols::text[])
+ ORDER BY i.symbol
+   FOR SHARE OF i;
+
 -- name: refuse_claims
--- After trigger_alerts: a claim whose alert is still ACTIVE under its version lay outside the lifetime. The matcher
--- has let go of the rule, so it is installed again, under a new version.
+-- The matcher has let go of the rule, so it is installed again, under a new version: where the routing says by now.
 WITH refused AS (
     UPDATE alerts a
-       SET status = 'PENDING', version = a.version + 1, active_from_event_time_ms = NULL, active_epoch = NULL,
-           active_position = NULL
-      FROM unnest(:shard::text[], :alert_id::bigint[], :version::bigint[]) AS c (shard, alert_id, version)
-     WHERE a.alert_id = c.alert_id
-       AND CASE WHEN a.status = 'ACTIVE' THEN a.version = c.version AND a.shard = c.shard ELSE false END
+       SET status = 'PENDING', version = a.version + 1, shard = c.shard, active_from_event_time_ms = NULL,
+           active_epoch = NULL, active_position = NULL, moving_to = NULL, moving_epoch = NULL, moving_position = NULL
+      FROM unnest(:shard::text[], :alert_id::bigint[]) AS c (shard, alert_id)
+     WHERE a.alert_id = c.alert_id AND a.status = 'ACTIVE'
     RETURNING a.shard, a.alert_id, a.version
 ), commanded AS (
     INSERT INTO rule_commands (shard, alert_id, version, action)
     SELECT shard, alert_id, version, 'create' FROM refused ORDER BY alert_id
 )
 SELECT alert_id FROM refused;
+
+-- name: lock_moving
+-- Claimed alerts that two shards hold: whichever of this batch and of the driver's switch comes first, the other sees it.
+-- Without a reshard under way it reads nothing else.
+SELECT a.alert_id FROM alerts a
+ WHERE EXISTS (SELECT 1 FROM reshards WHERE phase <> 'DONE')
+   AND a.alert_id = ANY (:alert_ids::bigint[]) AND a.status = 'ACTIVE' AND a.moving_to IS NOT NULL
+ ORDER BY a.alert_id
+   FOR NO KEY UPDATE;
+
+-- name: park_claims!
+-- After trigger_alerts: claims of new shards wait until the old ones have said all that they will ever say.
+INSERT INTO parked_claims (alert_id, version, shard, epoch, position, candidate)
+SELECT c.alert_id, c.version, c.shard, c.epoch, c.position, c.candidate
+  FROM unnest(:shard::text[], :alert_id::bigint[], :version::bigint[], :epoch::bigint[], :position::bigint[],
+              :candidate::bytea[]) AS c (shard, alert_id, version, epoch, position, candidate)
+  JOIN alerts a USING (alert_id)
+ WHERE a.status = 'ACTIVE' AND a.version = c.version AND a.moving_to = c.shard
+ON CONFLICT DO NOTHING;
+
+-- name: acknowledge_moves!
+-- A new shard holds the rule too: installed behind its COPY mark, in the same life of its matcher.
+UPDATE alerts a SET moving_epoch = c.epoch, moving_position = c.position
+  FROM unnest(:shard::text[], :alert_id::bigint[], :version::bigint[], :epoch::bigint[], :position::bigint[])
+       AS c (shard, alert_id, version, epoch, position)
+ WHERE EXISTS (SELECT 1 FROM reshards WHERE phase = 'COPYING')
+   AND a.alert_id = c.alert_id
+   AND CASE WHEN a.status = 'ACTIVE'
+            THEN a.version = c.version AND a.moving_to = c.shard AND a.moving_epoch IS NULL
+                 AND EXISTS (SELECT 1 FROM routing_marks m
+                              WHERE m.shard = c.shard AND m.symbol = a.symbol AND m.phase = 'COPY'
+                                AND m.epoch = c.epoch AND m.position < c.position)
+            ELSE false END;
+
+-- name: write_routing_marks!
+-- A matcher that has lost its state says them again under a higher epoch.
+INSERT INTO routing_marks AS m (shard, symbol, phase, version, epoch, position)
+SELECT * FROM unnest(:shard::text[], :symbol::text[], :phase::text[], :version::bigint[], :epoch::bigint[],
+                     :position::bigint[])
+ON CONFLICT (shard, symbol, phase) DO UPDATE
+   SET version = excluded.version, epoch = excluded.epoch, position = excluded.position
+ WHERE (excluded.version, excluded.epoch) > (m.version, m.epoch);
+
+-- name: write_rebuild_marks!
+UPDATE rebuilds r
+   SET begun = r.begun OR m.begun, ended = r.ended OR m.ended, reported = r.reported + m.reported,
+       known = r.known + m.known, missing = r.missing + m.missing, other_version = r.other_version + m.other_version,
+       surplus = r.surplus + m.surplus,
+       differences = r.differences || CASE WHEN jsonb_array_length(r.differences) < :max_differences
+                                           THEN m.differences ELSE '[]' END
+  FROM unnest(:rebuild_id::bigint[], :shard::text[], :begun::boolean[], :ended::boolean[], :reported::bigint[],
+              :known::bigint[], :missing::bigint[], :other_version::bigint[], :surplus::bigint[],
+              :differences::jsonb[])
+       AS m (rebuild_id, shard, begun, ended, reported, known, missing, other_version, surplus, differences)
+ WHERE r.rebuild_id = m.rebuild_id AND r.shard = m.shard AND r.phase <> 'DONE';
 
 -- name: find_shards_due
 -- A sweep behind its frontier, or an alert that was committed late with its end behind the sweep.
@@ -151,32 +225,36 @@ SELECT p.shard, p.frontier_ms
  WHERE p.swept_ms < p.frontier_ms
     OR EXISTS (SELECT 1 FROM alerts a
                 WHERE a.shard = p.shard AND a.expires_at_ms <= p.frontier_ms
-                  AND a.status IN ('PENDING', 'ACTIVE', 'PAUSED'))
+                  AND a.status IN ('PENDING', 'ACTIVE', 'PAUSED') AND (a.moving_to IS NULL OR NOT is_held(a)))
  ORDER BY p.swept_ms, p.shard
  LIMIT :limit;
 
 -- name: expire_alerts
 -- Rows that a trigger or cancel holds are left to it; the next sweep sees what became of them.
 WITH due AS MATERIALIZED (
-    SELECT alert_id FROM alerts
+    SELECT alert_id FROM alerts a
      WHERE shard = :shard AND expires_at_ms <= :frontier_ms AND status IN ('PENDING', 'ACTIVE', 'PAUSED')
+       AND (a.moving_to IS NULL OR NOT is_held(a))
      ORDER BY expires_at_ms
      LIMIT :limit
        FOR NO KEY UPDATE SKIP LOCKED
 ), expired AS (
     UPDATE alerts a SET status = 'EXPIRED', ended_at = to_timestamp(:ended_at_ms::bigint / 1000.0)
      WHERE a.alert_id = ANY (ARRAY(SELECT alert_id FROM due)) AND a.status IN ('PENDING', 'ACTIVE', 'PAUSED')
-    RETURNING a.alert_id, a.owner_id, a.shard, a.version
+    RETURNING a.alert_id, a.owner_id, a.shard, a.moving_to, a.version
 ), commanded AS (
     INSERT INTO rule_commands (shard, alert_id, version, action)
-    SELECT shard, alert_id, version, 'remove' FROM expired ORDER BY alert_id
+    SELECT holder.shard, alert_id, version, 'remove'
+      FROM expired e CROSS JOIN LATERAL (VALUES (1, e.shard), (2, e.moving_to)) AS holder (place, shard)
+     WHERE holder.shard IS NOT NULL
+     ORDER BY alert_id, holder.place
 )
 SELECT owner_id FROM expired;
 
 -- name: move_sweep!
--- Only when nothing that is committed lies behind the frontier any more.
+-- Only when nothing that is committed lies behind the frontier any more; what a reshard holds is found once it is free.
 UPDATE shard_progress p SET swept_ms = :frontier_ms
  WHERE p.shard = :shard AND p.swept_ms < :frontier_ms
    AND NOT EXISTS (SELECT 1 FROM alerts a
                     WHERE a.shard = :shard AND a.expires_at_ms <= :frontier_ms
-                      AND a.status IN ('PENDING', 'ACTIVE', 'PAUSED'));
+                      AND a.status IN ('PENDING', 'ACTIVE', 'PAUSED') AND (a.moving_to IS NULL OR NOT is_held(a)));

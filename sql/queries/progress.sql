@@ -5,6 +5,12 @@ SELECT shard, marker_id, frontier_ms, swept_ms, rejected, duplicate, late, gap
   FROM shard_progress
  WHERE shard = ANY (:shards::text[]);
 
+-- name: list_hot_routes
+SELECT i.symbol, i.feed, f.buckets, i.shards
+  FROM instruments i JOIN feeds f USING (feed)
+ WHERE i.feed = :feed AND i.shards > 1
+ ORDER BY i.symbol;
+
 -- name: count_unpublished_controls^
 SELECT count(*) AS controls FROM feed_controls WHERE feed = :feed AND published_at IS NULL;
 

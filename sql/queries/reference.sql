@@ -7,6 +7,9 @@ ON CONFLICT (feed) DO NOTHING;
 -- name: lock_feed^
 SELECT feed, buckets, clock_mode, settings FROM feeds WHERE feed = :feed FOR NO KEY UPDATE;
 
+-- name: list_feeds
+SELECT feed FROM feeds ORDER BY feed;
+
 -- name: write_settings!
 UPDATE feeds SET settings = :settings WHERE feed = :feed;
 
@@ -17,12 +20,6 @@ INSERT INTO instruments (symbol, feed, decimals) VALUES (:symbol, :feed, :decima
 SELECT i.symbol, i.feed, i.decimals, i.shards, i.routing_version, f.buckets
   FROM instruments i JOIN feeds f USING (feed) WHERE i.symbol = :symbol;
 
--- name: lock_instrument^
--- Waits for creates that have read the routing, and makes later ones wait.
-SELECT i.symbol, i.feed, i.decimals, i.shards, i.routing_version, f.buckets
-  FROM instruments i JOIN feeds f USING (feed) WHERE i.symbol = :symbol
-   FOR UPDATE OF i;
-
 -- name: insert_split!
 INSERT INTO splits (symbol, effective_from_ms, new_shares, old_shares)
 VALUES (:symbol, :effective_from_ms, :new_shares, :old_shares)
@@ -30,16 +27,6 @@ ON CONFLICT (symbol, effective_from_ms) DO NOTHING;
 
 -- name: find_split^
 SELECT new_shares, old_shares FROM splits WHERE symbol = :symbol AND effective_from_ms = :effective_from_ms;
-
--- name: count_live_alerts$
-SELECT count(*) FROM alerts WHERE symbol = :symbol AND status IN ('PENDING', 'ACTIVE', 'PAUSED');
-
--- name: write_routing$
-UPDATE instruments SET shards = :shards, routing_version = routing_version + 1 WHERE symbol = :symbol
-RETURNING routing_version;
-
--- name: note_routing_control!
-UPDATE instruments SET routing_control = :control_id WHERE symbol = :symbol;
 
 -- name: insert_control$
 INSERT INTO feed_controls (feed, bucket, payload) VALUES (:feed, :bucket, :payload) RETURNING control_id;

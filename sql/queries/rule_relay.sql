@@ -50,10 +50,10 @@ SELECT count(*) FROM numbered;
 
 -- name: read_numbered
 -- A rule never changes but for its version, which the command carries.
-SELECT c.command_id, c.shard, c.epoch, c.number, c.action, c.version, a.alert_id, a.symbol, a.kind, a.rate_window,
+SELECT c.command_id, c.shard, c.epoch, c.number, c.action, c.payload, c.version, a.alert_id, a.symbol, a.kind, a.rate_window,
        a.direction, a.threshold, a.created_at_ms, a.expires_at_ms
   FROM rule_commands c
-  JOIN alerts a USING (alert_id)
+  LEFT JOIN alerts a USING (alert_id)
  WHERE c.published_at IS NULL AND c.number IS NOT NULL AND c.shard = ANY (:shards::text[])
  ORDER BY c.shard, c.epoch, c.number
  LIMIT :limit;

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
-import psycopg
 import typer
 
 from api.keys import new_key
@@ -19,18 +16,14 @@ from api.times import EPOCH, parse_time_ms
 from contracts.symbols import SymbolError, canonical_symbol
 from feeds.sources.plug_ins import check_source
 from feeds.sources.source import SourceError
-from sql.connection import Pool, open_pool, transaction
+from sql.connection import transaction
 from sql.owner_store import OwnerStore
 from sql.reference_store import DeclarationError, FeedSettings, ReferenceStore
-from stack.embedded import EmbeddedStack
 from stack.errors import StackError
+from stack.operator_database import Dsn, Schema, operator_pool
 
 app = typer.Typer(no_args_is_help=True, help="Keys, feeds, instruments, splits, resumes, routing, settings.")
 
-Dsn = Annotated[
-    str | None, typer.Option("--dsn", help="Postgres; default: ALERTS_POSTGRES_DSN, else the running stack's.")
-]
-Schema = Annotated[str | None, typer.Option("--schema", help="default: ALERTS_POSTGRES_SCHEMA, else `alerts`.")]
 Symbol = Annotated[str, typer.Option("--symbol")]
 Time = Annotated[str, typer.Option(help="RFC 3339 with an offset.")]
 Milliseconds = Annotated[int | None, typer.Option(min=0)]
@@ -53,7 +46,7 @@ def create_key(
     expiry = None if expires_at is None else EPOCH + timedelta(milliseconds=_time_ms(expires_at))
     scopes = ["alerts", "admin"] if admin else ["alerts"]
     key = new_key()
-    with _pool(dsn, schema) as pool, transaction(pool) as connection:
+    with operator_pool(dsn, schema) as pool, transaction(pool) as connection:
         store = OwnerStore(connection)
         found = store.insert(owner, max_live_alerts) or store.find(owner)
         if found is None:
@@ -65,7 +58,7 @@ def create_key(
 @app.command("revoke-key")
 def revoke_key(key_id: str, dsn: Dsn = None, schema: Schema = None) -> None:
     """Refuse a key from now on; its public part (ak_<this>_…) names it."""
-    with _pool(dsn, schema) as pool, transaction(pool) as connection:
+    with operator_pool(dsn, schema) as pool, transaction(pool) as connection:
         revoked = OwnerStore(connection).revoke_key(key_id)
     if not revoked:
         raise StackError(f"there is no key {key_id!r}")
@@ -120,7 +113,7 @@ def source(
     if (file is None) != remove:
         raise StackError("give either --file or --remove")
     stored = None if file is None else _read_source(file)
-    with _pool(dsn, schema) as pool:
+    with operator_pool(dsn, schema) as pool:
         try:
             changed = ReferenceStore(pool).set_source(name, stored)
         except DeclarationError as error:
@@ -170,7 +163,7 @@ def routing(
     dsn: Dsn = None,
     schema: Schema = None,
 ) -> None:
-    """Give a hot symbol shards of its own (1: those of its bucket)."""
+    """Begin to give a hot symbol shards of its own (1: those of its bucket); `./alerts reshard` also waits for it."""
     canonical = _symbol(symbol)
     _declare(dsn, schema, lambda store: store.set_routing(canonical, shards), symbol=canonical)
 
@@ -179,35 +172,11 @@ def _declare(
     dsn: str | None, schema: str | None, write: Callable[[ReferenceStore], int | None], **said: object
 ) -> None:
     try:
-        with _pool(dsn, schema) as pool:
+        with operator_pool(dsn, schema) as pool:
             control_id = write(ReferenceStore(pool))
     except DeclarationError as error:
         raise StackError(str(error)) from None
     _say(**said, control_id=control_id, changed=control_id is not None)
-
-
-@contextmanager
-def _pool(dsn: str | None, schema: str | None) -> Iterator[Pool]:
-    dsn = dsn or os.environ.get("ALERTS_POSTGRES_DSN") or EmbeddedStack().postgres_dsn
-    schema = schema or os.environ.get("ALERTS_POSTGRES_SCHEMA") or "alerts"
-    try:
-        pool = open_pool(dsn, schema, "alerts-admin", max_size=1)
-    except psycopg.OperationalError:
-        raise StackError(
-            "Postgres does not answer", remedy="start the stack with `./alerts up`, or name a database with --dsn"
-        ) from None
-    try:
-        yield pool
-    except psycopg.errors.UndefinedTable:
-        raise StackError(
-            f"schema {schema!r} has no tables", remedy="`./alerts up` makes them, or name one with --schema"
-        ) from None
-    except psycopg.errors.DataError as error:
-        raise StackError(f"the database refuses it: {error.diag.message_primary or error}") from None
-    except psycopg.errors.CheckViolation as error:
-        raise StackError(f"the database refuses it: {error.diag.message_primary or error}") from None
-    finally:
-        pool.close()
 
 
 def _settings(reorder_ms: int | None, max_ahead_ms: int | None, ages: list[str] | None) -> FeedSettings:

@@ -10,6 +10,7 @@ import psycopg
 from psycopg_pool import PoolTimeout
 
 from contracts.keys import bucket_shard
+from finalizer.shard_ports import Phase, Reshard
 from sql.connection import Pool, transaction
 from sql.progress_store import ProgressStore, ShardPosition
 from stack.errors import StackError
@@ -17,6 +18,7 @@ from stack.errors import StackError
 POLL_S: Final = 0.01
 HEAL_INTERVAL_S: Final = 5.0
 MAX_NAMED_SHARDS: Final = 3
+UNDECIDED: Final = frozenset({Phase.ENDING, Phase.SWITCHING})
 # The database may be killed and restarted while somebody waits.
 _AWAY: Final = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
 T = TypeVar("T")
@@ -38,10 +40,18 @@ class Barriers:
         self._deadline_s = deadline_s
 
     def await_marker(self, feed: str, buckets: int, marker_id: int) -> None:
-        """Everything before this marker of the feed is finalized, and what it expired has been swept."""
-        shards = feed_shards(feed, buckets)
+        """Everything before this marker of the feed is finalized, and what it expired has been swept.
+
+        Also in the shards of hot symbols. A reshard whose old shards have come to their end is waited for: until it is
+        done, claims of its new shards are not decided.
+        """
 
         def missing() -> str:
+            moving = self.read(lambda store: store.reshards(feed))
+            ending = [move for move in moving if move.phase in UNDECIDED]
+            if ending:
+                return f"{ending[0].new.symbol} is moving to {ending[0].new.shards} shards ({ending[0].phase.lower()})"
+            shards = self._fed_shards(feed, buckets, moving)
             found = self.read(lambda store: store.shards(shards))
             late = [
                 _describe(shard, found.get(shard)) for shard in shards if not _has_passed(found.get(shard), marker_id)
@@ -49,6 +59,15 @@ class Barriers:
             return "; ".join(late[:MAX_NAMED_SHARDS]) + (f"; {len(late) - MAX_NAMED_SHARDS} more" * (len(late) > 3))
 
         self.wait(f"marker {marker_id} of feed {feed} is not finalized", missing)
+
+    def _fed_shards(self, feed: str, buckets: int, moving: Sequence[Reshard]) -> list[str]:
+        """All that get the feed's metrics."""
+        routes = self.read(lambda store: store.hot_routes(feed))
+        fed = [*feed_shards(feed, buckets), *(shard for route in routes for shard in route.all_shards())]
+        for move in moving:
+            opened = [] if move.phase is Phase.OPENING else move.new.all_shards()
+            fed += [*move.old.all_shards(), *opened]
+        return list(dict.fromkeys(fed))
 
     def await_controls(self, feed: str) -> None:
         """Every committed control of the feed is in its price log."""
@@ -95,7 +114,7 @@ class Barriers:
 
 
 def feed_shards(feed: str, buckets: int) -> Sequence[str]:
-    """The bucket shards of a feed whose symbols have no virtual shards."""
+    """The bucket shards of a feed."""
     return [bucket_shard(feed, bucket) for bucket in range(buckets)]
 
 

@@ -9,10 +9,11 @@ from contracts.keys import bucket_of
 from feeds.ports import LeaseLostError
 from sql.connection import Pool
 from sql.feed_store import PostgresFeedStore
+from sql.rebuild_store import PostgresRebuildStore
 from sql.reference_store import (
     DeclaredOtherwiseError,
     FeedSettings,
-    LiveAlertsError,
+    ProtocolUnderWayError,
     ReferenceStore,
     UnknownFeedError,
     UnknownInstrumentError,
@@ -126,11 +127,29 @@ def test_contradictions_are_refused(pool: Pool) -> None:
         store.resume("BBB")
 
 
-def test_routing_stays_while_alerts_live(pool: Pool) -> None:
-    world = World(pool)
-    (alert_id,) = world.add_alerts(1)
-    store = ReferenceStore(pool)
-    with pytest.raises(LiveAlertsError, match="AAA has 1 live alerts"):
-        store.set_routing("AAA", 4)
-    world.cancel(alert_id)
+def test_one_reshard_of_a_symbol_at_a_time(pool: Pool) -> None:
+    World(pool)
+    store, rebuilds = ReferenceStore(pool), PostgresRebuildStore(pool)
     assert store.set_routing("AAA", 4) is not None
+    assert store.set_routing("AAA", 4) is None
+    with pytest.raises(ProtocolUnderWayError, match="AAA is moving from 1 to 4 shards; ask again"):
+        store.set_routing("AAA", 2)
+    with pytest.raises(ProtocolUnderWayError, match="AAA is moving to 4 shards"):
+        rebuilds.request("stocks", None, repair=True)
+
+
+def test_shards_that_are_read_out_do_not_move(pool: Pool) -> None:
+    world = World(pool)
+    store, rebuilds = ReferenceStore(pool), PostgresRebuildStore(pool)
+    store.add_instrument("BBB", "stocks", 2)
+    (first,) = rebuilds.request(None, "AAA", repair=False)
+    with pytest.raises(ProtocolUnderWayError, match="is being rebuilt or verified"):
+        store.set_routing("BBB", 2)
+    with pytest.raises(ProtocolUnderWayError, match="is being rebuilt or verified"):
+        rebuilds.request(None, None, repair=True)
+    with pytest.raises(UnknownInstrumentError):
+        rebuilds.request(None, "CCC", repair=True)
+    with pytest.raises(UnknownFeedError):
+        rebuilds.request("none", None, repair=True)
+    world.rows("UPDATE rebuilds SET phase = 'DONE'")
+    assert rebuilds.request("stocks", None, repair=True) > [first]

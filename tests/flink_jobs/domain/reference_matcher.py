@@ -7,13 +7,18 @@ from fractions import Fraction
 
 from contracts import frames_pb2 as pb
 from tests.flink_jobs.domain.shard_log import (
+    COMMANDS,
     DIRECTIONS,
+    Assert,
+    Begin,
     Create,
+    End,
     Entry,
     Heartbeat,
     Marker,
     Reborn,
     Remove,
+    Routed,
     Rule,
     Split,
     Tick,
@@ -30,6 +35,9 @@ class ReferenceMatcher:
         self.metrics_epoch, self.metrics_number = 1, 0
         self.applied: dict[str, int] = {}  # ticks of each symbol, those that are fed again left out
         self.fed: dict[str, int] = {}  # in this epoch
+        self.routed: dict[str, tuple[int, int]] = {}  # newest (version, phase)
+        self.rebuild: Begin | None = None
+        self.old: set[int] = set()  # installed before the rebuild's begin, not asserted since
         self.out: list[pb.CandidateEntry] = []
 
     def run(self, log: Sequence[Entry]) -> list[pb.CandidateEntry]:
@@ -38,7 +46,7 @@ class ReferenceMatcher:
                 self.metrics_epoch, self.metrics_number, self.fed = self.metrics_epoch + 1, 0, dict(entry.skipped)
                 continue
             self.position += 1
-            self.metrics_number += not isinstance(entry, (Create, Remove))
+            self.metrics_number += not isinstance(entry, COMMANDS)
             self.apply(entry)
         return self.out
 
@@ -53,8 +61,16 @@ class ReferenceMatcher:
         elif isinstance(entry, Tick):
             self.tick(entry)
         elif isinstance(entry, Split):
-            known = self.splits.setdefault(entry.symbol, {})
-            known.setdefault(entry.effective_from_ms, Fraction(entry.new_shares, entry.old_shares))
+            self.split(entry)
+        elif isinstance(entry, Routed):
+            self.route(entry)
+        elif isinstance(entry, Begin):
+            self.rebuild, self.old = entry, set(self.installed)
+            self.mark(pb.RebuildMark(rebuild_id=entry.rebuild_id, step=pb.RebuildMark.BEGUN))
+        elif isinstance(entry, Assert):
+            self.assert_rules(entry)
+        elif isinstance(entry, End):
+            self.end(entry)
         elif isinstance(entry, Heartbeat):
             frontier = pb.Frontier(
                 frontier_ms=entry.frontier_ms, metrics_epoch=self.metrics_epoch, metrics_number=self.metrics_number,
@@ -64,6 +80,72 @@ class ReferenceMatcher:
         elif isinstance(entry, Marker):
             self.out.append(pb.CandidateEntry(position=self.position, marker=pb.Marker(marker_id=entry.marker_id)))
 
+    def split(self, split: Split) -> None:
+        known = self.splits.setdefault(split.symbol, {})
+        if split.effective_from_ms in known:
+            return
+        until = min((at_ms for at_ms in known if at_ms > split.effective_from_ms), default=1 << 62)
+        known[split.effective_from_ms] = Fraction(split.new_shares, split.old_shares)
+        for alert_id in [alert_id for alert_id in self.old if alert_id in self.installed]:
+            rule = self.installed[alert_id][0]
+            divided = rule.symbol == split.symbol and rule.window is None
+            if divided and split.effective_from_ms <= rule.created_at_ms < until:
+                self.old.discard(alert_id)  # a list that is divided is written anew
+
+    def route(self, routed: Routed) -> None:
+        phase = pb.Routing.Phase.Value(routed.phase)
+        if (routed.version, phase) <= self.routed.get(routed.symbol, (0, 0)):
+            return
+        self.routed[routed.symbol] = routed.version, phase
+        self.newest[routed.symbol] = max(self.newest.get(routed.symbol, 0), routed.newest_ms)
+        if routed.phase == "END":
+            self.installed = {a: (r, at) for a, (r, at) in self.installed.items() if r.symbol != routed.symbol}
+        mark = pb.RoutingMark(symbol=routed.symbol, version=routed.version, phase=phase)
+        self.out.append(pb.CandidateEntry(position=self.position, routing=mark))
+
+    def mark(self, mark: pb.RebuildMark) -> None:
+        self.out.append(pb.CandidateEntry(position=self.position, rebuild=mark))
+
+    def assert_rules(self, page: Assert) -> None:
+        if self.rebuild is None or self.rebuild.rebuild_id != page.rebuild_id:
+            return
+        mark = pb.RebuildMark(rebuild_id=page.rebuild_id, step=pb.RebuildMark.ASSERTED)
+        for rule in page.rules:
+            if self.rebuild.symbol not in ("", rule.symbol):
+                continue
+            there = self.installed.get(rule.alert_id)
+            found = there[0].version if there else 0
+            over = self.newest.get(rule.symbol, 0) >= rule.expires_at_ms
+            if self.removed.get(rule.alert_id, 0) >= rule.version or (not found and over) or found == rule.version:
+                mark.known += 1
+                if self.removed.get(rule.alert_id, 0) < rule.version:
+                    self.old.discard(rule.alert_id)
+                continue
+            kind = pb.Difference.OTHER_VERSION if found else pb.Difference.MISSING
+            mark.missing += not found
+            mark.other_version += bool(found)
+            mark.differences.add(kind=kind, alert_id=rule.alert_id, version=rule.version, found_version=found)
+            self.old.discard(rule.alert_id)
+            if self.rebuild.repair:
+                self.create(rule)
+        self.mark(mark)
+
+    def end(self, end: End) -> None:
+        if self.rebuild is None or self.rebuild.rebuild_id != end.rebuild_id:
+            return
+        surplus = [
+            self.installed[alert_id][0]
+            for alert_id in sorted(self.old & set(self.installed))
+            if self.rebuild.symbol in ("", self.installed[alert_id][0].symbol)
+        ]
+        mark = pb.RebuildMark(rebuild_id=end.rebuild_id, step=pb.RebuildMark.ENDED, surplus=len(surplus))
+        for rule in surplus:
+            mark.differences.add(kind=pb.Difference.SURPLUS, alert_id=rule.alert_id, version=rule.version)
+            if self.rebuild.repair:
+                del self.installed[rule.alert_id]
+        self.mark(mark)
+        self.rebuild, self.old = None, set()
+
     def create(self, rule: Rule) -> None:
         if self.removed.get(rule.alert_id, 0) >= rule.version:
             return
@@ -71,6 +153,7 @@ class ReferenceMatcher:
             return
         active_from = max(rule.created_at_ms, self.newest.get(rule.symbol, 0))
         self.installed[rule.alert_id] = (rule, active_from)
+        self.old.discard(rule.alert_id)
         activation = pb.Activation(alert_id=rule.alert_id, version=rule.version, active_from_event_time_ms=active_from)
         self.out.append(pb.CandidateEntry(position=self.position, activation=activation))
 
@@ -92,6 +175,8 @@ class ReferenceMatcher:
                 claims.append((place, rule.threshold, rule.alert_id, claim))
         for _, _, alert_id, claim in sorted(claims, key=lambda claim: claim[:3]):
             claim.alert_id, claim.version = alert_id, self.installed.pop(alert_id)[0].version
+            if self.rebuild is not None:
+                self.removed[alert_id] = max(claim.version, self.removed.get(alert_id, 0))
             self.out.append(pb.CandidateEntry(position=self.position, candidate=claim))
 
     def crosses(self, rule: Rule, tick: Tick) -> tuple[tuple[int, int], pb.Candidate] | None:

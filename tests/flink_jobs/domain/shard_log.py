@@ -98,8 +98,43 @@ class Reborn:
     skipped: Mapping[str, int] = field(default_factory=dict)
 
 
-Command = Create | Remove
-Metric = Tick | Split | Heartbeat | Marker
+@dataclass(frozen=True)
+class Routed:
+    """A place of a symbol's routing."""
+
+    symbol: str
+    version: int
+    phase: str
+    newest_ms: int = 0
+
+    def message(self) -> pb.Routing:
+        return pb.Routing(
+            symbol=self.symbol, version=self.version, phase=pb.Routing.Phase.Value(self.phase), shards=2,
+            previous_shards=1, newest_event_time_ms=self.newest_ms,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Begin:
+    rebuild_id: int
+    symbol: str = ""
+    repair: bool = True
+
+
+@dataclass(frozen=True)
+class Assert:
+    rebuild_id: int
+    rules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True)
+class End:
+    rebuild_id: int
+
+
+Command = Create | Remove | Begin | Assert | End
+COMMANDS = (Create, Remove, Begin, Assert, End)
+Metric = Tick | Split | Heartbeat | Marker | Routed
 Entry = Command | Metric | Reborn
 
 
@@ -116,10 +151,18 @@ def priced(symbol: str, time_ms: int, previous: int, price: int, previous_time_m
 def command_record(entries: Sequence[Command], first: int, epoch: int = 1) -> bytes:
     frame = pb.CommandFrame(shard=SHARD, epoch=epoch, first_number=first)
     for entry in entries:
-        if isinstance(entry, Create):
-            frame.commands.add().create.rule.CopyFrom(entry.rule.message())
-        else:
-            frame.commands.add().remove.rule.CopyFrom(entry.rule.message())
+        match entry:
+            case Create(rule):
+                frame.commands.add(create=pb.CreateRule(rule=rule.message()))
+            case Remove(rule):
+                frame.commands.add(remove=pb.RemoveRule(rule=rule.message()))
+            case Begin(rebuild_id, symbol, repair):
+                frame.commands.add(begin_rebuild=pb.BeginRebuild(rebuild_id=rebuild_id, symbol=symbol, repair=repair))
+            case Assert(rebuild_id, rules):
+                page = pb.AssertRules(rebuild_id=rebuild_id, rules=[rule.message() for rule in rules])
+                frame.commands.add(assert_rules=page)
+            case End(rebuild_id):
+                frame.commands.add(end_rebuild=pb.EndRebuild(rebuild_id=rebuild_id))
     return pb.ShardLogRecord(commands=frame).SerializeToString()
 
 
@@ -161,6 +204,8 @@ def metric_frame(entries: Sequence[Metric], first: int, epoch: int = 1) -> pb.Me
             control.heartbeat.counts.late = 4
         elif isinstance(entry, Marker):
             control.marker.marker_id = entry.marker_id
+        elif isinstance(entry, Routed):
+            control.routing.CopyFrom(entry.message())
         else:
             control.split.symbol, control.split.effective_from_ms = entry.symbol, entry.effective_from_ms
             control.split.new_shares, control.split.old_shares = entry.new_shares, entry.old_shares
@@ -168,7 +213,7 @@ def metric_frame(entries: Sequence[Metric], first: int, epoch: int = 1) -> pb.Me
 
 
 def is_command(entry: Entry) -> bool:
-    return isinstance(entry, (Create, Remove))
+    return isinstance(entry, COMMANDS)
 
 
 def records_of(log: Sequence[Entry], cuts: Iterable[int] = ()) -> list[bytes]:
@@ -188,9 +233,11 @@ def records_of(log: Sequence[Entry], cuts: Iterable[int] = ()) -> list[bytes]:
         ):
             part, commands = log[start:end], is_command(log[start])
             if commands:
-                records.append(command_record([e for e in part if isinstance(e, Command)], numbers[True]))
+                records.append(command_record([e for e in part if isinstance(e, COMMANDS)], numbers[True]))
             else:
-                records.append(metric_record([e for e in part if isinstance(e, Metric)], numbers[False], epoch))
+                records.append(
+                    metric_record([e for e in part if not isinstance(e, (*COMMANDS, Reborn))], numbers[False], epoch)
+                )
             numbers[commands] += len(part)
             start = end
     return records
@@ -218,7 +265,7 @@ class Shard:
             commands = is_command(entry)
             number = self.numbers[commands]
             self.numbers[commands] += 1
-            if isinstance(entry, (Create, Remove)):
+            if isinstance(entry, COMMANDS):
                 record = command_record([entry], number)
             else:
                 record = metric_record([entry], number, self.epoch)

@@ -83,12 +83,19 @@ def _numbered(random: Random, name: str, now: int, number: int) -> pb.Control:
     if kind < 4:
         return pb.Control(control_number=number, resume=pb.Resume(symbol=name))
     if kind == 4:
-        shards = random.choice((1, 2, 3))
-        return pb.Control(control_number=number, routing=pb.Routing(symbol=name, shards=shards, version=number))
+        return pb.Control(control_number=number, routing=_routing(random, name, number))
     if random.random() < 0.2:
         return pb.Control(control_number=number, instrument=pb.Instrument(symbol=name, decimals=2))
     changed = pb.Settings(reorder_ms=random.choice((0, 5_000, 20_000)), max_ahead_ms=random.choice((0, 90 * MINUTE_MS)))
     return pb.Control(control_number=number, settings=changed)
+
+
+def _routing(random: Random, name: str, number: int) -> pb.Routing:
+    """Any phase of this version or of one before, of sets that need not fit together."""
+    phase = random.choice(pb.Routing.Phase.values())
+    version = number if phase in (pb.Routing.AT_ONCE, pb.Routing.OPEN) else max(1, number - random.randrange(4))
+    shards, previous = random.choice((1, 2, 3)), random.choice((1, 2, 3))
+    return pb.Routing(symbol=name, shards=shards, previous_shards=previous, version=version, phase=phase)
 
 
 def _run(entries: list[Entry], sizes: list[int], **options: Any) -> tuple[object, object]:

@@ -6,9 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flink_jobs.domain.index_rows import Part
 from flink_jobs.domain.rule_run import RuleRun
 from flink_jobs.domain.state import MemoryState
-from flink_jobs.domain.threshold_index import Part, ThresholdIndex
+from flink_jobs.domain.threshold_index import ThresholdIndex
 from flink_jobs.domain.threshold_keys import list_base, threshold_code
 
 STEPS = st.lists(

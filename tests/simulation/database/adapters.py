@@ -16,22 +16,26 @@ from simulation.database.engine import MemoryDatabase
 from simulation.database.errors import DeadlockVictimError
 from simulation.database.feed_store import MemoryFeedStore
 from simulation.database.finalizer_store import MemoryFinalizerStore
+from simulation.database.rebuild_store import MemoryRebuildStore
 from simulation.database.reference_store import MemoryReferenceStore
 from simulation.database.relay_store import MemoryRuleRelayStore, MemoryTriggerRelayStore
+from simulation.database.reshard_store import MemoryReshardStore
 from simulation.database.transaction import UPDATE
-from sql import reference_store
 from sql.connection import Pool, transaction
 from sql.delivery_store import PostgresDeliveryStore
 from sql.feed_store import PostgresFeedStore
 from sql.finalizer_store import PostgresFinalizerStore
+from sql.rebuild_store import PostgresRebuildStore
 from sql.reference_store import ReferenceStore
 from sql.relay_store import PostgresRuleRelayStore, PostgresTriggerRelayStore
+from sql.reshard_store import PostgresReshardStore
 from tests.finalizer.settable_clock import SettableClock
 from tests.simulation.database.stages import GreenletStage, Hold, ThreadStage
 
 TABLES = (
     "feeds", "instruments", "splits", "feed_controls", "owners", "channels", "alerts", "idempotency_keys",
-    "rule_commands", "shard_relays", "consumer_positions", "shard_progress", "triggers", "deliveries",
+    "rule_commands", "shard_relays", "reshards", "routing_marks", "parked_claims", "rebuilds", "consumer_positions",
+    "shard_progress", "triggers", "deliveries",
 )  # fmt: skip
 KEYS = {
     "feeds": "feed", "instruments": "symbol", "owners": "owner_id", "channels": "channel_id", "alerts": "alert_id",
@@ -76,6 +80,12 @@ class PostgresAdapter:
     def reference(self) -> ReferenceStore:
         return ReferenceStore(self.pool)
 
+    def reshards(self) -> PostgresReshardStore:
+        return PostgresReshardStore(self.pool)
+
+    def rebuilds(self) -> PostgresRebuildStore:
+        return PostgresRebuildStore(self.pool)
+
     def rows(self, table: str) -> list[dict[str, Any]]:
         return normal(self._run(f"SELECT * FROM {table}"))
 
@@ -90,14 +100,11 @@ class PostgresAdapter:
             connection.execute(f"SELECT 1 FROM {table} WHERE {KEYS[table]} = %s FOR UPDATE", (key,))
             hold()
 
-    def route_slowly(self, symbol: str, shards: int, hold: Hold) -> None:
-        """ReferenceStore.set_routing, held before its commit."""
-        queries = reference_store.QUERIES
-        with transaction(self.pool) as connection:
-            row = queries.lock_instrument(connection, symbol=symbol)
-            queries.write_routing(connection, symbol=symbol, shards=shards)
-            control_id = queries.insert_control(connection, feed=row["feed"], bucket=0, payload=b"")
-            queries.note_routing_control(connection, symbol=symbol, control_id=control_id)
+    def route_slowly(self, reshard_id: int, hold: Hold) -> None:
+        """ReshardWork.route_creates, held before its commit."""
+        with self.reshards().hold(reshard_id) as work:
+            assert work is not None
+            work.route_creates()
             hold()
 
 
@@ -130,6 +137,12 @@ class MemoryAdapter:
     def reference(self) -> MemoryReferenceStore:
         return MemoryReferenceStore(self.database)
 
+    def reshards(self) -> MemoryReshardStore:
+        return MemoryReshardStore(self.database)
+
+    def rebuilds(self) -> MemoryRebuildStore:
+        return MemoryRebuildStore(self.database)
+
     def rows(self, table: str) -> list[dict[str, Any]]:
         return normal(self.database.rows(table))
 
@@ -142,9 +155,11 @@ class MemoryAdapter:
             tx.lock(self.database.tables()[table].primary.records[key], UPDATE)
             hold()
 
-    def route_slowly(self, symbol: str, shards: int, hold: Hold) -> None:
-        with self.stage.holding_at("db.commit", hold):
-            self.reference().set_routing(symbol, shards)
+    def route_slowly(self, reshard_id: int, hold: Hold) -> None:
+        with self.reshards().hold(reshard_id) as work:
+            assert work is not None
+            work.route_creates()
+            hold()
 
 
 Adapter = PostgresAdapter | MemoryAdapter

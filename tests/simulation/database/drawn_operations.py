@@ -5,11 +5,12 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from contracts.frames_pb2 import Candidate, Direction
+from contracts.frames_pb2 import Candidate, Difference, Direction, RebuildMark, Routing, RoutingMark
 from contracts.keys import bucket_shard
 from finalizer.channels.outcome import Result
-from finalizer.domain.batch import Activated, BatchPlan, Claim, ShardProgress
+from finalizer.domain.batch import Activated, BatchPlan, Claim, RebuildMarked, RoutingMarked, ShardProgress
 from finalizer.domain.lifecycle import Event
+from finalizer.shard_ports import Phase, RebuildPhase
 from simulation.database.engine import MemoryDatabase
 from tests.simulation.database.player import PARTITIONS
 from tests.simulation.database.world import END_MS, START_MS
@@ -22,7 +23,7 @@ WEIGHTS = {
     "create": 20, "move": 12, "look": 4, "add_channel": 4, "disable_channel": 2, "set_quota": 1, "finalize": 24,
     "sweep": 4, "lead": 1, "resign": 1, "take": 3, "number": 4, "publish": 4, "publish_triggers": 5, "accept": 5,
     "claim": 4, "settle": 5, "take_lease": 1, "save_checkpoints": 1, "publish_controls": 3, "declare": 4,
-    "set_settings": 1,
+    "set_settings": 1, "reshard": 16, "rebuild": 5,
 }  # fmt: skip
 
 
@@ -110,13 +111,45 @@ class Draw:
             frontier_ms = self.random.choice((0, START_MS, END_MS - 400_000, END_MS, END_MS + 900_000))
             gap = self.random.choice((None, None, "a gap"))
             plan.progress.append(ShardProgress(shard, *numbers[:3], frontier_ms, *numbers[:6], gap))
+        self._mark(plan)
         partitions = self.random.sample(range(PARTITIONS), self.random.randint(1, PARTITIONS))
         return plan, partitions, self._chance(0.05), self._chance(0.05)
+
+    def _mark(self, plan: BatchPlan) -> None:
+        """What matchers say of a reshard or rebuild that is under way."""
+        for row in self.database.rows("reshards")[-2:]:
+            for shard in {alert["moving_to"] or alert["shard"] for alert in self.database.rows("alerts")[-9:]}:
+                if self._chance(0.5):
+                    phase = self.random.choice((Routing.OPEN, Routing.COPY, Routing.COPY, Routing.END))
+                    mark = RoutingMark(symbol=row["symbol"], version=row["version"], phase=phase)
+                    place = self.random.choice((1, 1, 1, 2)), self.random.choice((0, 1, 50))
+                    plan.routing_marks.append(RoutingMarked(shard, *place, mark))
+        for row in self.database.rows("rebuilds")[-1:]:
+            mark = RebuildMark(
+                rebuild_id=row["rebuild_id"], step=self.random.randrange(3), known=self.random.randrange(3),
+                missing=1, surplus=self.random.randrange(2), other_version=0,
+                differences=[Difference(kind=Difference.MISSING, alert_id=7, version=1)],
+            )  # fmt: skip
+            plan.rebuild_marks.append(RebuildMarked(row["shard"] if self._chance(0.9) else "no/0~0", mark))
+
+    def reshard(self) -> tuple[Any, ...]:
+        """Steps of a driver that has lost its wits: every statement must bear any order."""
+        if self._chance(0.2):
+            return "request", self.random.choice(SYMBOLS), self.random.randint(1, 3)
+        what = self.random.choice(("copy", "copy", "switch", "switch", "route", "enter", "send", "marked"))
+        phase = self.random.choice([*Phase, Phase.COPYING, Phase.COPYING, Phase.COPYING])
+        return what, phase, self.random.choice((1, 3, 99))
+
+    def rebuild(self) -> tuple[Any, ...]:
+        what = self.random.choice(("request", "page", "page", "enter"))
+        return what, self.random.choice((None, *SYMBOLS)), self.random.choice(list(RebuildPhase)), self._chance(0.5)
 
     def _aimed(self) -> tuple[int, int, str]:
         alert = self._alert()
         version = alert["version"] if self._chance(0.9) else self.random.randint(1, 3)
         shard = alert["shard"] if self._chance(0.95) else self.random.choice(SHARDS)
+        if alert.get("moving_to") and self._chance(0.6):
+            shard = alert["moving_to"]
         return alert["alert_id"], version, shard
 
     def _claim(self) -> Claim:

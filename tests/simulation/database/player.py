@@ -10,11 +10,13 @@ from typing import Any
 import psycopg
 
 from api.ports import AlertFilter
+from contracts.frames_pb2 import Routing
 from contracts.vocabulary import Status
 from finalizer.channels.outcome import Delivery, Result
 from finalizer.domain.batch import BatchPlan
 from finalizer.domain.lifecycle import Event, sources
 from finalizer.ports import Moves, NewDelivery, Settled
+from finalizer.shard_ports import BEGINNING, Phase, RebuildPhase, ReshardWork
 from simulation.database.errors import ConstraintError
 from sql.reference_store import FeedSettings
 from tests.simulation.database.adapters import Adapter, without_stamp
@@ -31,6 +33,7 @@ class Player:
         self.world = World(adapter)
         self.finalizer, self.deliveries = adapter.finalizer(), adapter.deliveries()
         self.feeds, self.reference = adapter.feeds(), adapter.reference()
+        self.reshards, self.rebuilds = adapter.reshards(), adapter.rebuilds()
         self.relays = [adapter.rule_relay(), adapter.rule_relay()]
         self.trigger_relay = adapter.trigger_relay()
         self.fences: list[dict[str, int]] = [{}, {}]
@@ -117,6 +120,52 @@ class Player:
             due,
             [self.finalizer.expire(shard, at_ms, limit, FINALIZED_MS) for shard, at_ms in due],
         )
+
+    # -- reshards and rebuilds
+    def reshard(self, what: str, given: Any, number: int) -> Any:
+        if what == "request":
+            return self.reference.set_routing(given, number)
+        for reshard_id in self.reshards.under_way()[:1]:
+            with self.reshards.hold(reshard_id) as work:
+                assert work is not None
+                return work.reshard, self._reshard_step(work, what, given, number)
+        return None
+
+    def _reshard_step(self, work: ReshardWork, what: str, phase: Phase, limit: int) -> Any:
+        new, said = work.reshard.new, []
+        if what in ("copy", "switch"):
+            for shard in work.reshard.old.all_shards():
+                page = work.live(shard, BEGINNING, limit)
+                targets = {alert.alert_id: new.shard_of(alert.alert_id) for alert in page if alert.symbol == new.symbol}
+                moved = work.copy(shard, targets) if what == "copy" else work.switch(shard, targets, FINALIZED_MS)
+                said.append((page, moved, work.live(shard, page[-1].cursor, 2) if page else None))
+        elif what == "route":
+            work.route_creates()
+        elif what == "enter":
+            work.enter(phase)
+        elif what == "send":
+            work.send(Routing.COPY)
+        elif what == "marked":
+            said += [work.marked(p, new.all_shards()) for p in (Routing.OPEN, Routing.COPY, Routing.END)]
+            said.append(work.unpublished(new.all_shards(), limit))
+        else:
+            work.forget_claims(limit)
+        return said
+
+    def rebuild(self, what: str, symbol: str | None, phase: RebuildPhase, repair: bool) -> Any:
+        if what == "request":
+            return self.rebuilds.request(None, symbol, repair=repair)
+        for rebuild_id in self.rebuilds.under_way()[:1]:
+            with self.rebuilds.hold(rebuild_id) as work:
+                assert work is not None
+                if what == "enter":
+                    work.enter(phase)
+                    return work.rebuild
+                page = work.live(BEGINNING, 5)
+                read = work.read([alert.alert_id for alert in page])
+                work.send(read.command, read.rules)
+                return work.rebuild, page, read.command.SerializeToString(), read.rules, read.held_by_others
+        return None
 
     # -- relays
     def lead(self, relay: int) -> bool:

@@ -87,7 +87,7 @@ def test_a_quota_is_a_bound_and_every_end_makes_room(world: World) -> None:
 def test_an_instrument_comes_with_its_routing_and_its_feeds_clock(world: World) -> None:
     route = read(world, "find_instrument", ["none", "BTC", "AAA"])
     assert (route.symbol, route.feed, route.decimals, route.shards, route.buckets) == ("BTC", "coins", 8, 1, 1)
-    assert (route.clock_mode, route.is_moving, route.frontier_ms) == ("live", False, None)
+    assert (route.clock_mode, route.frontier_ms) == ("live", None)
     world.apply(
         progress=[
             ShardProgress(SHARD, frontier_ms=70), ShardProgress(OTHER_SHARD, frontier_ms=60),
@@ -104,15 +104,13 @@ def test_an_instrument_comes_with_its_routing_and_its_feeds_clock(world: World) 
     assert read(world, "find_instrument", ["AAA"]).next_alert_id == again.next_alert_id + 1
 
 
-def test_a_symbol_moves_until_its_routing_is_published(world: World) -> None:
-    reference, gateway = world.adapter.reference(), world.adapter.feeds()
-    control_id = reference.set_routing("AAA", 4)
-    moving = read(world, "find_instrument", ["AAA"])
-    assert (moving.shards, moving.is_moving) == (4, True)
-    gateway.take_lease("stocks", "{}")
-    gateway.number_controls("stocks", 1, 10)
-    gateway.mark_published("stocks", 1, [control_id])
-    assert not read(world, "find_instrument", ["AAA"]).is_moving
+def test_creates_go_to_the_old_shards_until_the_new_ones_are_open(world: World) -> None:
+    world.adapter.reference().set_routing("AAA", 4)
+    assert world.alert(world.create())["shard"] == SHARD
+    (reshard_id,) = world.adapter.reshards().under_way()
+    with world.adapter.reshards().hold(reshard_id) as work:
+        assert work is not None
+        work.route_creates()
     shards = {world.alert(world.create())["shard"] for _ in range(12)}
     assert len(shards) == 4
     assert SHARD not in shards

@@ -24,7 +24,7 @@ OPERATIONS = 250
 FLOOR = 5  # how often each outcome comes at least
 OUTCOMES = {
     *WEIGHTS, "PositionsMovedError", "FencedError", "LeaseLostError", "IdempotencyKeyTakenError",
-    "DeclaredOtherwiseError", "LiveAlertsError", "UnknownFeedError", "UnknownInstrumentError", "ConstraintError",
+    "DeclaredOtherwiseError", "ProtocolUnderWayError", "UnknownFeedError", "UnknownInstrumentError", "ConstraintError",
     "ZeroDivisionError", "PENDING", "ACTIVE", "PAUSED", "TRIGGERED", "CANCELLED", "EXPIRED", "SENDING", "DELIVERED",
     "DEAD",
 }  # fmt: skip

@@ -12,7 +12,6 @@ from feeds.ports import FeedRow, LeaseLostError
 from sql.reference_store import (
     DeclaredOtherwiseError,
     FeedSettings,
-    LiveAlertsError,
     UnknownFeedError,
     UnknownInstrumentError,
 )
@@ -137,14 +136,3 @@ def test_contradictions_are_refused(world: World) -> None:
         with pytest.raises(UnknownFeedError):
             unknown()
     assert world.adapter.rows("feed_controls") == before
-
-
-def test_routing_stays_while_alerts_live(world: World) -> None:
-    store = world.adapter.reference()
-    world.create(symbol="BTC")
-    alert_id = world.create()
-    with pytest.raises(LiveAlertsError, match="AAA has 1 live alerts"):
-        store.set_routing("AAA", 4)
-    world.cancel(alert_id)
-    assert store.set_routing("AAA", 4) is not None
-    assert world.row("instruments", symbol="AAA")["routing_version"] == 2

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from api.ports import IdempotencyKeyTakenError
+from contracts.frames_pb2 import Routing
+from contracts.keys import shard_of
 from contracts.vocabulary import Status
 from finalizer.domain.batch import BatchPlan, ShardProgress
 from finalizer.domain.lifecycle import Event
 from finalizer.ports import BatchOutcome, Moves, PositionsMovedError
 from finalizer.rule_relay import rule_of
-from sql.reference_store import LiveAlertsError
 from tests.simulation.database.stages import Hold, State
 from tests.simulation.database.world import (
     END_MS,
@@ -273,35 +274,65 @@ def test_a_command_that_commits_late_is_numbered_later_and_never_skipped(world: 
     assert late.result()[0].alert_id < early
 
 
+def reshard(world: World) -> int:
+    world.adapter.reference().set_routing("AAA", 4)
+    (reshard_id,) = world.adapter.reshards().under_way()
+    return reshard_id
+
+
 def test_a_routing_change_waits_for_creates_that_have_read_the_old_one(world: World) -> None:
-    stage, reference = world.adapter.stage, world.adapter.reference()
+    stage, reshard_id = world.adapter.stage, reshard(world)
     first = stage.start(requesting(world, creating(world)))
-    second = stage.start(at_once(lambda: world.adapter.api.transact(lambda t: t.alerts.find_instrument(["AAA"]))))
-    assert second.result().shards == 1
-    routing = stage.start(at_once(lambda: reference.set_routing("AAA", 4)))
+    routing = stage.start(lambda hold: world.adapter.route_slowly(reshard_id, hold))
     assert routing.state is State.BLOCKED
     stage.go_on(first)
-    with pytest.raises(LiveAlertsError):
-        routing.result()
+    assert routing.state is State.HELD
+    assert world.alert(first.result()[0].alert_id)["shard"] == SHARD
+    stage.go_on(routing)
 
 
-def test_a_create_that_waited_for_a_routing_change_sees_the_symbol_move(world: World) -> None:
-    stage = world.adapter.stage
-    routing = stage.start(lambda hold: world.adapter.route_slowly("AAA", 4, hold))
+def test_a_create_that_waited_for_a_routing_change_follows_it(world: World) -> None:
+    stage, reshard_id = world.adapter.stage, reshard(world)
+    routing = stage.start(lambda hold: world.adapter.route_slowly(reshard_id, hold))
     create = stage.start(at_once(lambda: world.adapter.api.transact(lambda t: t.alerts.find_instrument(["AAA"]))))
     split = stage.start(at_once(lambda: world.adapter.reference().add_split("AAA", 5, 2, 1)))
     assert (create.state, split.state) == (State.BLOCKED, State.BLOCKED)
     stage.go_on(routing)
-    assert (create.result().shards, create.result().is_moving) == (4, True)
-    assert create.result().next_alert_id == 2  # the row that changed was computed twice
+    assert create.result().shards == 4
     assert split.result() is not None
+
+
+@pytest.mark.parametrize("event", [Event.RESUME, None])
+def test_what_is_installed_again_waits_for_a_routing_change_and_follows_it(world: World, event: Event | None) -> None:
+    """A resume, or a claim that is refused."""
+    (alert_id,) = world.create_active()
+    if event is Event.RESUME:
+        world.move(Event.PAUSE, alert_id)
+    stage, reshard_id = world.adapter.stage, reshard(world)
+    routing = stage.start(lambda hold: world.adapter.route_slowly(reshard_id, hold))
+    again = stage.start(
+        at_once(lambda: world.move(Event.RESUME, alert_id) if event else world.apply(claims=[claim(alert_id, at_ms=5)]))
+    )
+    assert again.state is State.BLOCKED
+    stage.go_on(routing)
+    assert again.result()
+    row = world.alert(alert_id)
+    assert (row["status"], row["version"], row["shard"]) == ("PENDING", 2, shard_of("stocks", "AAA", 2, alert_id, 4))
 
 
 def test_a_control_that_commits_late_gets_a_later_number(world: World) -> None:
     gateway, stage = world.adapter.feeds(), world.adapter.stage
     gateway.take_lease("stocks", "{}")
+    reshard_id = reshard(world)
     gateway.mark_published("stocks", 1, [c.control_id for c in gateway.number_controls("stocks", 1, 10)])
-    routing = stage.start(lambda hold: world.adapter.route_slowly("AAA", 4, hold))
+
+    def send(hold: Hold) -> None:
+        with world.adapter.reshards().hold(reshard_id) as work:
+            assert work is not None
+            work.send(Routing.END)
+            hold()
+
+    routing = stage.start(send)
     world.adapter.reference().add_instrument("CCC", "stocks", 2)
     (early,) = gateway.number_controls("stocks", 1, 10)
     stage.go_on(routing)

@@ -50,7 +50,7 @@ def test_every_table_has_its_columns(suite_pool: Pool) -> None:
 def shown(value: Any) -> str | None:
     """A default as the catalogue prints it."""
     if value is None or isinstance(value, int):
-        return None if value is None else str(value)
+        return None if value is None else str(value).lower()
     if value in ({}, []):
         return "'{}'::jsonb" if value == {} else "'{}'::bigint[]"
     return f"'{value}'::text"

@@ -265,7 +265,7 @@ def test_a_batch_that_refuses_holds_no_owner_yet() -> None:
     moves = world.moves()
 
     def finalize(hold: Any) -> Any:
-        with adapter.finalizer().advance(moves) as work, stage.holding_at("db.statement:refuse_claims", hold):
+        with adapter.finalizer().advance(moves) as work, stage.holding_at("db.statement:lock_refused", hold):
             return work.apply(plan(claims=[claim(fired), claim(outside, at_ms=END_MS)]), 1)
 
     consumer = stage.start(finalize)

@@ -1,0 +1,54 @@
+"""Plans in which symbols move between shards and shards are read out while all else goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from simulation.plan import CLIENTS, OWNERS, START_MS, Call, Fault, FaultKind, Plan, Role, Word, make_plan
+
+UPKEEP_FAULTS: Final = (FaultKind.KILL, FaultKind.ZOMBIE, FaultKind.DATABASE_AWAY, FaultKind.COMMIT_UNKNOWN)
+MAX_SHARDS: Final = 3
+
+
+def make_moving_plan(seed: int) -> Plan:
+    """The plan of a seed with moves and rebuilds in it; what it draws beside them is the seed's."""
+    random = Random(f"moves/{seed}")  # noqa: S311  (a simulation's seed, no secret)
+    plan = make_plan(seed)
+    symbols = [symbol for feed in plan.feeds for symbol in feed.symbols]
+    words = list(plan.words)
+    favourite = random.choice(symbols)
+    for _ in range(random.choice((1, 2, 4, 8))):
+        symbol = favourite if random.random() < 0.7 else random.choice(symbols)
+        if random.random() < 0.75:
+            word = Word(_pause(random), "reshard", symbol, {"shards": random.randint(1, MAX_SHARDS)})
+        else:
+            wanted = random.choice((symbol, ""))
+            word = Word(_pause(random), "rebuild", wanted, {"repair": int(random.random() < 0.6)})
+        words.insert(random.randrange(len(words) + 1), word)
+    calls = [_create(random, favourite) for _ in range(random.choice((0, 4, 8, 16)))] + list(plan.calls)
+    faults = list(plan.faults)
+    last_turn = max([700, *(fault.turn for fault in faults)])
+    for _ in range(random.choice((0, 0, 1, 2, 4))):
+        faults.append(
+            Fault(random.randrange(last_turn), random.choice(UPKEEP_FAULTS), Role.UPKEEP, random.randrange(256))
+        )
+    instances = {**plan.instances, Role.UPKEEP: random.choice((1, 1, 2))}
+    faults.sort(key=lambda fault: fault.turn)
+    return replace(plan, words=words, calls=calls, faults=faults, instances=instances)
+
+
+def _create(random: Random, symbol: str) -> Call:
+    """One of many alerts on the symbol that moves, most of them crossed soon or late."""
+    request = {
+        "symbol": symbol, "kind": "change", "window": random.choice(("1m", "1m", "1h")),
+        "direction": random.choice(("UP", "DOWN", "EITHER")), "threshold_bps": random.choice((5, 50, 100, 300, 600)),
+    }  # fmt: skip
+    client, owner = random.randrange(CLIENTS), random.randrange(OWNERS)
+    return Call(client, random.choice((0, 0, 20)), "create", owner, 0, request, START_MS)
+
+
+def _pause(random: Random) -> int:
+    """Milliseconds before the word: some follow the one before at once, most let it come to something."""
+    return random.choice((0, 20, 100, 400, 400, 1_500))
