@@ -55,7 +55,7 @@ def test_the_known_seed_finds_the_mutant(name: str) -> None:
 
 
 def test_a_mutant_that_nothing_breaks_is_reported_as_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    harmless = replace(MUTANTS[0], breaks=lambda: pytest.MonkeyPatch.context())
+    harmless = replace(MUTANTS[0], breaks=pytest.MonkeyPatch.context)
     monkeypatch.setattr("simulation.campaign.MUTANTS", (harmless,))
     monkeypatch.setattr("simulation.campaign.MAX_HUNT_SEEDS", 3)
     assert hunt_one(harmless.name, None) == (harmless.name, None, "")
