@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from simulation.mutants import MUTANTS
-from simulation.plan import AFFECTED, FaultKind, make_plan
+from simulation.plan import AFFECTED, FaultKind
+from simulation.plans import plan_of
 from simulation.run import Result, fails_alike, play, play_all, silence
 from simulation.shorten import describe, shorten
 
@@ -63,7 +64,7 @@ class Campaign:
     def _tell(self, result: Result) -> None:
         """The shortest plan that still breaks the promise, and its history's end."""
         silence()
-        short = shorten(make_plan(result.seed), fails_alike(result.findings))
+        short = shorten(plan_of(result.seed), fails_alike(result.findings))
         again = play(short)
         say = [f"seed {result.seed}, shortened:", *describe(short).splitlines(), *again.last, *again.findings]
         self._console.print("\n  ".join(say), markup=False, highlight=False, soft_wrap=True)
@@ -140,7 +141,7 @@ def hunt_one(name: str, known_seed: int | None) -> tuple[str, int | None, str]:
     seeds = [*([] if known_seed is None else [known_seed]), *range(1, MAX_HUNT_SEEDS + 1)]
     for seed in seeds:
         with mutant.breaks():
-            findings = play(make_plan(seed)).findings
+            findings = play(plan_of(seed)).findings
         if findings and not is_own_fault(findings[0]):
             return name, seed, findings[0]
     return name, None, ""

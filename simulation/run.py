@@ -18,7 +18,8 @@ import structlog
 
 from simulation.audit.finding import Finding
 from simulation.audit.world import audit_world
-from simulation.plan import Plan, make_plan
+from simulation.plan import Plan
+from simulation.plans import plan_of
 from simulation.scheduler import StuckError
 from simulation.world import World
 
@@ -90,7 +91,7 @@ def play_seeds(seeds: Iterable[int]) -> list[Result]:
     silence()
     gc.disable()  # a world is garbage as a whole: looking for it all the time costs a quarter
     try:
-        return [play(make_plan(seed)) for seed in seeds]
+        return [play(plan_of(seed)) for seed in seeds]
     finally:
         gc.enable()
         gc.collect()

@@ -15,7 +15,8 @@ from rich.console import Console
 
 from simulation.campaign import Campaign, hunt_one, is_own_fault, read_caught
 from simulation.mutants import MUTANTS
-from simulation.plan import Fault, FaultKind, Role, make_plan
+from simulation.plan import Fault, FaultKind, Role
+from simulation.plans import plan_of
 from simulation.run import fails_alike, play, silence
 from simulation.shorten import shorten
 
@@ -47,9 +48,9 @@ def test_there_are_mutants_and_each_has_a_seed() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_known_seed_finds_the_mutant(name: str) -> None:
     mutant, seed = next(mutant for mutant in MUTANTS if mutant.name == name), read_caught()[name]
-    assert play(make_plan(seed)).findings == ()
+    assert play(plan_of(seed)).findings == ()
     with mutant.breaks():
-        findings = play(make_plan(seed)).findings
+        findings = play(plan_of(seed)).findings
     assert findings
     assert not is_own_fault(findings[0]), findings[0]
 
@@ -82,7 +83,7 @@ def test_the_same_seed_is_the_same_history_byte_for_byte_in_another_process() ->
 
 def test_a_failing_plan_is_shortened_to_what_it_takes() -> None:
     mutant = next(mutant for mutant in MUTANTS if mutant.name == "created-without-command")
-    plan = make_plan(read_caught()[mutant.name])
+    plan = plan_of(read_caught()[mutant.name])
     with mutant.breaks():
         findings = play(plan).findings
         short = shorten(plan, fails_alike(findings))
@@ -93,7 +94,7 @@ def test_a_failing_plan_is_shortened_to_what_it_takes() -> None:
 
 
 def test_a_fault_strikes_whom_it_is_meant_for() -> None:
-    plan = replace(make_plan(4), faults=[Fault(30, FaultKind.KILL, Role.CONSUMER, 7)])
+    plan = replace(plan_of(4), faults=[Fault(30, FaultKind.KILL, Role.CONSUMER, 7)])
     result = play(plan)
     assert result.findings == ()
     assert result.reached["fault:kill:consumer"] == 1
