@@ -317,12 +317,14 @@ class BeginRebuild(_message.Message):
     def __init__(self, rebuild_id: _Optional[int] = ..., symbol: _Optional[str] = ..., repair: bool = ..., event_time_ms: _Optional[int] = ...) -> None: ...
 
 class AssertRules(_message.Message):
-    __slots__ = ("rebuild_id", "rules")
+    __slots__ = ("rebuild_id", "rules", "active_from_ms")
     REBUILD_ID_FIELD_NUMBER: _ClassVar[int]
     RULES_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FROM_MS_FIELD_NUMBER: _ClassVar[int]
     rebuild_id: int
     rules: _containers.RepeatedCompositeFieldContainer[Rule]
-    def __init__(self, rebuild_id: _Optional[int] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ...) -> None: ...
+    active_from_ms: bytes
+    def __init__(self, rebuild_id: _Optional[int] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., active_from_ms: _Optional[bytes] = ...) -> None: ...
 
 class EndRebuild(_message.Message):
     __slots__ = ("rebuild_id", "event_time_ms")

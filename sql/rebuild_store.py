@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from psycopg import Connection
 
-from contracts.frames_pb2 import AssertRules, Command
+from contracts.frames_pb2 import Command
 from contracts.keys import bucket_shard
 from contracts.routes import SymbolRoute
 from finalizer.shard_ports import Cursor, LiveAlert, Rebuild, RebuildPhase, RulePage
@@ -17,7 +17,7 @@ from sql.connection import Pool, Row, transaction
 from sql.named import load_queries
 from sql.reference_store import ProtocolUnderWayError, UnknownFeedError, UnknownInstrumentError
 from sql.reshard_store import list_live, reshard_of
-from sql.rules import rule_message
+from sql.rules import assert_rules
 
 QUERIES: Final = load_queries("rebuild")
 RESHARDS: Final = load_queries("reshard")
@@ -49,13 +49,16 @@ class PostgresRebuildStore:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def request(self, feed: str | None, symbol: str | None, *, repair: bool) -> list[int]:
+    def request(self, feed: str | None, symbol: str | None, *, repair: bool, state_lost: bool = False) -> list[int]:
         """Begin with the shards of one symbol (its rules alone), or with every shard of a feed, or of all feeds.
 
+        `state_lost`: their matchers know nothing, and their logs don't begin at number 1: commands begin a new epoch.
         Returns rebuild ids, one a shard. Raises UnknownFeedError, UnknownInstrumentError, ProtocolUnderWayError.
         """
         with transaction(self._pool) as connection:
             shards = self._shards(connection, feed, symbol)
+            if state_lost:
+                QUERIES.renumber_shards(connection, shards=shards)
             ids = []
             for shard in shards:
                 rebuild_id = QUERIES.insert_rebuild(connection, shard=shard, symbol=symbol, repair=repair)
@@ -126,7 +129,7 @@ class PostgresRebuildWork:
         rows = list(QUERIES.hold_rules(self._connection, **wanted))
         held = {row["alert_id"] for row in rows}
         left = [row["alert_id"] for row in QUERIES.list_rules(self._connection, **wanted)]
-        page = AssertRules(rebuild_id=self.rebuild.rebuild_id, rules=map(rule_message, rows))
+        page = assert_rules(self.rebuild.rebuild_id, rows)
         return RulePage(Command(assert_rules=page), len(rows), [alert_id for alert_id in left if alert_id not in held])
 
     def send(self, command: Command, rules: int = 0) -> None:

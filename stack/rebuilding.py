@@ -22,13 +22,14 @@ COUNTS: Final = ("asserted", "known", "missing", "other_version", "surplus")
 
 
 def read_out(
-    dsn: str | None, schema: str | None, feed: str | None, symbol: str | None, *, repair: bool, timeout_seconds: int
-) -> dict[str, Any]:
+    dsn: str | None, schema: str | None, feed: str | None, symbol: str | None,
+    *, repair: bool, timeout_seconds: int, state_lost: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """The table read out into the shards' logs; totals and the first differences once every matcher has answered."""
     try:
         canonical = None if symbol is None else canonical_symbol(symbol)
         with operator_pool(dsn, schema) as pool:
-            ids = PostgresRebuildStore(pool).request(feed, canonical, repair=repair)
+            ids = PostgresRebuildStore(pool).request(feed, canonical, repair=repair, state_lost=state_lost)
             found = _await(pool, ids, canonical, timeout_seconds)
     except (DeclarationError, SymbolError) as error:
         raise StackError(str(error)) from None

@@ -63,10 +63,11 @@ class RuleBook:
         known = self.symbols.numbers_of(names)
         return [self.symbol_number(name) if n is None else n for name, n in zip(names, known, strict=True)]
 
-    def create(self, rule: pb.Rule) -> int | None:
+    def create(self, rule: pb.Rule, active_from_ms: int = 0) -> int | None:
         """Install a rule; returns its active_from in ms, None when it is removed or a newer version is there.
 
-        One of the same version is installed anew: evaluation up to here is done, and from here on it goes on.
+        `active_from_ms`: of an activation that it has had, 0: this is the first. One of the same version is installed
+        anew: evaluation up to here is done, and from here on it goes on.
         """
         if self.tombstones.version_of(rule.alert_id) >= rule.version:
             return None
@@ -79,7 +80,8 @@ class RuleBook:
                     return None
                 self.index.kill(found.place, found.row)
         self.highest_id = max(self.highest_id, rule.alert_id)
-        active_from_ms = max(rule.created_at_ms, int(self.symbols.times.newest_ms[number]))
+        if active_from_ms <= 0:
+            active_from_ms = max(rule.created_at_ms, int(self.symbols.times.newest_ms[number]))
         self.index.install(
             (key, rule.threshold, rule.alert_id, rule.version, rule.created_at_ms, active_from_ms, rule.expires_at_ms)
         )

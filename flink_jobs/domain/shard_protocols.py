@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+import numpy as np
+
 from contracts import frames_pb2 as pb
 from contracts.vocabulary import MAX_NAME_CHARACTERS
 from flink_jobs.domain.frame_error import StateError
@@ -109,10 +111,13 @@ class ShardProtocols:
         if self.rebuild is None or page.rebuild_id != self.rebuild.rebuild_id:
             return
         mark = pb.RebuildMark(rebuild_id=page.rebuild_id, step=pb.RebuildMark.ASSERTED)
-        for rule in page.rules:
+        times = np.zeros(len(page.rules), np.int64)
+        given = np.frombuffer(page.active_from_ms[: 8 * len(times)], "<i8", count=len(page.active_from_ms) // 8)
+        times[: len(given)] = given
+        for rule, since_ms in zip(page.rules, times.tolist(), strict=True):
             if not is_sound(rule) or self.rebuild.symbol not in ("", rule.symbol):
                 continue
-            verdict, found_version, active_from_ms = self._assert_rule(rule, self.rebuild.repair)
+            verdict, found_version, active_from_ms = self._assert_rule(rule, since_ms, self.rebuild.repair)
             if verdict is Verdict.KNOWN:
                 mark.known += 1
                 continue
@@ -130,7 +135,7 @@ class ShardProtocols:
                 yield activation, active_from_ms
         yield mark, 0
 
-    def _assert_rule(self, rule: pb.Rule, repair: bool) -> tuple[Verdict, int, int | None]:
+    def _assert_rule(self, rule: pb.Rule, since_ms: int, repair: bool) -> tuple[Verdict, int, int | None]:
         """(verdict, version in the index, active_from when it was installed). Commands since the begin win."""
         rules = self.rules
         if rules.tombstones.version_of(rule.alert_id) >= rule.version:
@@ -139,14 +144,14 @@ class ShardProtocols:
         if found is None:
             if rules.is_over(rule):  # it may have left when it was crossed after its end
                 return Verdict.KNOWN, 0, None
-            return Verdict.MISSING, 0, rules.create(rule) if repair else None
+            return Verdict.MISSING, 0, rules.create(rule, since_ms) if repair else None
         if found.version == rule.version or not repair:
             rules.index.renew(found)
             return Verdict.KNOWN if found.version == rule.version else Verdict.OTHER_VERSION, found.version, None
         if found.version > rule.version:
             rules.index.renew(found)
             return Verdict.OTHER_VERSION, found.version, None
-        return Verdict.OTHER_VERSION, found.version, rules.create(rule)
+        return Verdict.OTHER_VERSION, found.version, rules.create(rule, since_ms)
 
     def end(self, end: pb.EndRebuild) -> pb.RebuildMark | None:
         """What was neither asserted nor created since the begin is surplus. None: not the one under way."""

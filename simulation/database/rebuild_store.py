@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from contracts.frames_pb2 import AssertRules, Command
+from contracts.frames_pb2 import Command
 from contracts.keys import bucket_shard
 from contracts.routes import SymbolRoute
 from finalizer.shard_ports import Cursor, LiveAlert, Rebuild, RebuildPhase, RulePage
@@ -15,7 +15,7 @@ from simulation.database.reshard_store import list_live, reshard_of
 from simulation.database.table import Row
 from simulation.database.transaction import NO_KEY_UPDATE, SHARE, Transaction
 from sql.reference_store import ProtocolUnderWayError, UnknownFeedError, UnknownInstrumentError
-from sql.rules import rule_message
+from sql.rules import assert_rules
 
 
 class MemoryRebuildStore:
@@ -127,7 +127,9 @@ class MemoryRebuildWork:
         tx.statement("list_rules")
         held = {row["alert_id"] for row in rows}
         left = [alert_id for alert_id in alert_ids if wanted(tx.see(records[alert_id])) and alert_id not in held]
-        page = AssertRules(rebuild_id=self.rebuild.rebuild_id, rules=map(rule_message, rows))
+        times = [row["active_from_event_time_ms"] if row["status"] == "ACTIVE" else 0 for row in rows]
+        asserted = [{**row, "active_from_ms": at_ms} for row, at_ms in zip(rows, times, strict=True)]
+        page = assert_rules(self.rebuild.rebuild_id, asserted)
         return RulePage(Command(assert_rules=page), len(rows), left)
 
     def send(self, command: Command, rules: int = 0) -> None:

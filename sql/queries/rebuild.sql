@@ -6,6 +6,16 @@ INSERT INTO rebuilds (shard, symbol, repair, differences) VALUES (:shard, :symbo
 ON CONFLICT DO NOTHING
 RETURNING rebuild_id;
 
+-- name: renumber_shards!
+-- A matcher that has lost its state and its log takes nothing but a new epoch's first number. What was numbered and not
+-- published gets its number anew; the fence turns a relay away that still has the old numbers in hand.
+WITH raised AS (
+    INSERT INTO shard_relays AS r (shard, fence, epoch) SELECT shard, 1, 2 FROM unnest(:shards::text[]) AS shard
+    ON CONFLICT (shard) DO UPDATE SET fence = r.fence + 1, epoch = r.epoch + 1, last_number = 0
+)
+UPDATE rule_commands SET epoch = NULL, number = NULL
+ WHERE shard = ANY (:shards::text[]) AND published_at IS NULL AND number IS NOT NULL;
+
 -- name: find_open_rebuilds
 SELECT shard FROM rebuilds WHERE phase <> 'DONE' AND shard = ANY (:shards::text[]) ORDER BY shard;
 
@@ -46,7 +56,8 @@ UPDATE rebuilds SET commands = commands + :pages, asserted = asserted + :rules W
 -- name: hold_rules
 -- The share lock is held until the page is committed: what moves one of these alerts comes behind the page in the log,
 -- and what moved it before is seen here.
-SELECT alert_id, version, symbol, kind, rate_window, direction, threshold, created_at_ms, expires_at_ms
+SELECT alert_id, version, symbol, kind, rate_window, direction, threshold, created_at_ms, expires_at_ms,
+       CASE WHEN status = 'ACTIVE' THEN active_from_event_time_ms ELSE 0 END AS active_from_ms
   FROM alerts
  WHERE alert_id = ANY (:alert_ids::bigint[]) AND shard = :shard AND status IN ('PENDING', 'ACTIVE')
    AND (:symbol::text IS NULL OR symbol = :symbol)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,26 @@ def test_a_matcher_without_state_is_filled_by_a_rebuild() -> None:
     assert len(marks(said)[1].differences) == MAX_NAMED
     assert len([entry for entry in said if entry.HasField("activation")]) == 300
     assert len(fired(shard.feed(moved("AAA", 90, 0, 300)))) == 300
+
+
+def test_state_and_log_lost_rules_come_first_and_the_metrics_are_fed_again() -> None:
+    """2 is active since 51 and crosses at 53, where nothing was finalized any more; 3 is so since 53, behind 52."""
+    shard = Shard()
+    ticks = [moved("AAA", 51, 0, 10), moved("AAA", 52, 10, 100), moved("AAA", 53, 100, 200), moved("AAA", 54, 0, 100)]
+    shard.numbers = {True: 40, False: 70}
+    assert shard.feed(Create(rule(8)), ticks[3]) == []  # the log's tail: neither begins anything
+    page = pb.AssertRules(
+        rebuild_id=7, rules=[rule(2, 150).message(), rule(3).message()], active_from_ms=struct.pack("<2q", 51, 53)
+    )
+    frame = pb.CommandFrame(shard=SHARD, epoch=2, first_number=1)
+    frame.commands.add(begin_rebuild=pb.BeginRebuild(rebuild_id=7, repair=True))
+    frame.commands.add(assert_rules=page)
+    frame.commands.add(end_rebuild=pb.EndRebuild(rebuild_id=7))
+    said = entries_of(shard.core.process(pb.ShardLogRecord(commands=frame).SerializeToString()))
+    assert [e.activation.active_from_event_time_ms for e in said if e.HasField("activation")] == [51, 53]
+    shard.feed(Reborn())
+    claims = [entry.candidate for entry in shard.feed(*ticks) if entry.HasField("candidate")]
+    assert [(claim.alert_id, claim.event_time_ms) for claim in claims] == [(2, 53), (3, 54)]
 
 
 # ------------------------------------------------------------------------------ at random
