@@ -37,7 +37,6 @@ class Faults:
         self._coming = list(faults)
         self._armed: dict[str, list[Fault]] = {}
         self._doomed: list[tuple[int, Task]] = []
-        self._next_turn = 0  # before it there is nothing to do unless something is armed
         self.struck: list[Fault] = []
 
     @property
@@ -48,12 +47,10 @@ class Faults:
         """Nothing befalls anybody any more."""
         self._coming.clear()
         self._armed.clear()
-        self._next_turn = 0
+        self._scheduler.struck_from = 0
 
     def strike(self, task: Task, point: str) -> None:
         turn = self._scheduler.turn
-        if turn < self._next_turn and not self._armed:
-            return
         while self._coming and self._coming[0].turn <= turn:
             fault = self._coming.pop(0)
             self._armed.setdefault(fault.role, []).append(fault)
@@ -61,9 +58,9 @@ class Faults:
             self._doomed.remove(doomed)
             self._bury(doomed[1])
             self._scheduler.kill(doomed[1])
-        self._next_turn = min(
-            [*(fault.turn for fault in self._coming[:1]), *(at for at, _ in self._doomed)], default=NEVER
-        )
+        if not self._armed:
+            turns = [*(fault.turn for fault in self._coming[:1]), *(at for at, _ in self._doomed)]
+            self._scheduler.struck_from = min(turns, default=NEVER)
         for fault in self._armed.get(Role.OPERATOR, ()):
             if fault.kind is FaultKind.CLOCK_JUMP:
                 self._take(fault)
@@ -100,7 +97,7 @@ class Faults:
         if fault.kind is FaultKind.ZOMBIE:
             task.frozen_until_turn = self._scheduler.turn + 10 + fault.amount
             self._doomed.append((task.frozen_until_turn + ZOMBIE_TURNS, task))
-            self._next_turn = 0
+            self._scheduler.struck_from = 0
             return
         self._bury(task)
         task.dying = True

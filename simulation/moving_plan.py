@@ -29,7 +29,7 @@ def make_moving_plan(seed: int) -> Plan:
         words.insert(random.randrange(len(words) + 1), word)
     calls = [_create(random, favourite) for _ in range(random.choice((0, 4, 8, 16)))] + list(plan.calls)
     faults = list(plan.faults)
-    last_turn = max([700, *(fault.turn for fault in faults)])
+    last_turn = max([450, *(fault.turn for fault in faults)])
     for _ in range(random.choice((0, 0, 1, 2, 4))):
         faults.append(
             Fault(random.randrange(last_turn), random.choice(UPKEEP_FAULTS), Role.UPKEEP, random.randrange(256))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from simulation.clock import START_WALL_MS
 
-LIVE_SHARE: Final = 0.02  # of the plans: they take long, as a promise a second comes of them
+LIVE_SHARE: Final = 0.01  # of the plans: they take long, as a promise a second comes of them
 START_MS: Final = 1_767_225_600_000
 RUBBISH: Final = ("0", "-3.5", "NaN", "1e999", "", "12,5", " 5", "0.000000001")
 THRESHOLDS_BPS: Final = (1, 5, 10, 25, 50, 100, 300)
@@ -159,7 +159,7 @@ def make_plan(seed: int) -> Plan:
     """The plan of a seed."""
     random = Random(f"plan/{seed}")  # noqa: S311  (a simulation's seed, no secret)
     live = random.random() < LIVE_SHARE
-    size = 2 if live else random.choice((1, 1, 1, 2, 4))
+    size = 2 if live else random.choice((1, 1, 1, 1, 1, 1, 1, 2, 2, 4))
     step_ms = random.choice((5_000, 10_000) if live else (5_000, 20_000, 20_000, 60_000))
     feeds = _feeds(random, step_ms)
     market = _Market(random, feeds, step_ms, live)
@@ -168,7 +168,7 @@ def make_plan(seed: int) -> Plan:
         market.play_round()
     market.end()
     calls = _calls(random, market, random.randrange(3, 8) * size)
-    turns = 4_000 if live else 700 * size
+    turns = 4_000 if live else 450 * size
     faults = _faults(random, random.choice((0, 1, 2, 3, 4, 6)) * min(size, 2), turns)
     instances = {role: random.choice((1, 1, 2)) for role in SERVICES}
     instances |= {Role.GATEWAY: 1, Role.ROLLING: 1, Role.MATCHER: 1}
@@ -275,7 +275,7 @@ class _Market:
 
     def _say(self, body: Mapping[str, Any]) -> None:
         at_ms = self.now_ms - self.start_ms if self.live else 0
-        self.messages.append(Message(self.random.choice((0, 0, 5, 20, 60)), body, at_ms))
+        self.messages.append(Message(self.random.choice((0, 0, 0, 0, 0, 5, 40)), body, at_ms))
 
 
 def _calls(random: Random, market: _Market, creates: int) -> list[Call]:

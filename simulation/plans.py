@@ -7,7 +7,7 @@ from typing import Final
 from simulation.moving_plan import make_moving_plan
 from simulation.plan import Plan, make_plan
 
-MOVING_EVERY: Final = 3  # of so many seeds one has moves and rebuilds
+MOVING_EVERY: Final = 5  # of so many seeds one has moves and rebuilds
 
 
 def plan_of(seed: int) -> Plan:

@@ -12,7 +12,7 @@ from greenlet import greenlet
 from simulation.clock import SimulatedClock
 
 MAX_TASKS: Final = 200
-STAY: Final = 96  # of 256: how often a pause doesn't give the turn away
+STAY: Final = 128  # of 256: how often a pause doesn't give the turn away
 STEPS_MS: Final = (0, 0, 1, 1, 2, 3, 5, 12)  # what a turn may take
 
 
@@ -61,6 +61,7 @@ class Scheduler:
         self.current: Task | None = None
         self._home = greenlet.getcurrent()
         self.turn = 0
+        self.struck_from = 0  # before this turn nothing strikes
         self.trace: list[tuple[int, str, str]] = []
         self.reached: Counter[str] = Counter()
 
@@ -108,11 +109,14 @@ class Scheduler:
         if task.dying:
             raise KilledError
         task.point = point
-        self.trace.append((self.turn, task.name, point))
-        if self.interference is not None:
+        turn = self.turn
+        self.trace.append((turn, task.name, point))
+        if turn >= self.struck_from and self.interference is not None:
             self.interference.strike(task, point)
         if task.frozen_until_turn or self._byte() >= STAY:
-            self._leave(task)
+            self._home.switch()
+            if task.dying:
+                raise KilledError
 
     def wait(self, point: str, ready: Callable[[], bool]) -> None:
         """A task that waits can be killed, but not otherwise disturbed."""
@@ -178,15 +182,18 @@ class Scheduler:
 
     def _choose(self) -> Task | None:
         now, turn = self.clock.now_ms, self.turn
-        able = [
-            task
-            for task in self.tasks
-            if task.frozen_until_turn <= turn
-            and (task.wake_ms is None or task.wake_ms <= now)
-            and (task.ready is None or task.ready())
-        ]
+        able = []
+        for task in self.tasks:
+            wake_ms = task.wake_ms
+            if wake_ms is not None:
+                if wake_ms > now:
+                    continue
+            elif task.ready is not None and not task.ready():
+                continue
+            if task.frozen_until_turn <= turn:
+                able.append(task)
         if able:
-            return able[self.draw(len(able))]
+            return able[self._byte() * len(able) >> 8]
         wakes = [task.wake_ms for task in self.tasks if task.wake_ms is not None and task.frozen_until_turn <= turn]
         if wakes:
             self.clock.now_ms = max(now, min(wakes))

@@ -45,7 +45,7 @@ from simulation.scheduler import Scheduler, StuckError, Task
 PASSING: Final[tuple[type[Exception], ...]] = (DatabaseAwayError, LogError, StoreAwayError)
 PARTITIONS: Final = 2
 MAX_TURNS: Final = 60_000
-MAX_IDLE_MS: Final = 300  # between two looks of an idle service
+MAX_IDLE_MS: Final = 500  # between two looks of an idle service
 LIVE_IDLE_MS: Final = 1_000  # the same where minutes pass
 OUTLAST_MS: Final = 15_000
 CALM_IDLE_MS: Final = 20_000  # the same when nobody says anything any more
