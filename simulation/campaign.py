@@ -6,7 +6,8 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
@@ -15,13 +16,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from simulation.mutants import MUTANTS
+from simulation.mutants.moving import MOVING
 from simulation.plan import AFFECTED, FaultKind
-from simulation.plans import plan_of
+from simulation.plans import MOVING_EVERY, plan_of
 from simulation.run import Result, fails_alike, play, play_all, silence
 from simulation.shorten import describe, shorten
 
 CAUGHT: Final = Path(__file__).parent / "mutants" / "caught.json"
-MAX_HUNT_SEEDS: Final = 3_000
+MAX_HUNT_SEEDS: Final = 2_000
 SHOWN_FAILURES: Final = 3
 TOLD_SECONDS: Final = 10.0
 FLOOR_SEEDS: Final = 1_000  # from so many seeds on, everything below must have been reached
@@ -77,16 +79,17 @@ class Campaign:
             Advance("mutants", len(MUTANTS), self._console) as advance,
             ProcessPoolExecutor(self._processes) as pool,
         ):
-            names = [mutant.name for mutant in MUTANTS]
-            for name, seed, finding in pool.map(hunt_one, names, [known.get(name) for name in names]):
+            hunts = [pool.submit(hunt_one, mutant.name, known.get(mutant.name)) for mutant in MUTANTS]
+            for hunt in as_completed(hunts):
+                name, seed, finding = hunt.result()
                 self.hunted += 1
                 if seed is not None:
                     caught[name] = {"seed": seed, "finding": finding}
+                    write_caught(caught)
                 else:
                     advance.say(f"mutant lived: {name}")
                 advance.one()
-        CAUGHT.write_bytes(orjson.dumps(caught, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n")
-        return [name for name in names if name not in caught]
+        return sorted({mutant.name for mutant in MUTANTS} - caught.keys())
 
     def missing(self, reached: Mapping[str, int]) -> list[str]:
         """Of what a campaign of this length must have reached."""
@@ -134,16 +137,28 @@ def read_caught() -> dict[str, int]:
     return {name: int(entry["seed"]) for name, entry in orjson.loads(CAUGHT.read_bytes()).items()}
 
 
+def write_caught(caught: Mapping[str, Mapping[str, object]]) -> None:
+    """At once, so that what was found stays when the hunt is cut off."""
+    CAUGHT.write_bytes(orjson.dumps(caught, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n")
+
+
 def hunt_one(name: str, known_seed: int | None) -> tuple[str, int | None, str]:
     """For a worker process: the first seed that finds a mutant, and what it says."""
     silence()
     mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
-    seeds = [*([] if known_seed is None else [known_seed]), *range(1, MAX_HUNT_SEEDS + 1)]
-    for seed in seeds:
+    step = MOVING_EVERY if mutant in MOVING else 1  # what breaks a move is found where there are moves
+    tried = 0
+    for seed in chain([] if known_seed is None else [known_seed], count(step, step)):
+        plan = plan_of(seed)
+        if mutant.needs is not None and mutant.needs not in {(fault.kind, fault.role) for fault in plan.faults}:
+            continue
         with mutant.breaks():
-            findings = play(plan_of(seed)).findings
+            findings = play(plan).findings
         if findings and not is_own_fault(findings[0]):
             return name, seed, findings[0]
+        tried += 1
+        if tried == MAX_HUNT_SEEDS:
+            break
     return name, None, ""
 
 

@@ -13,6 +13,7 @@ from flink_jobs.domain.threshold_index import ThresholdIndex
 from flink_jobs.domain.tick_times import TickTimes
 from simulation.mutants.finalizing import FOR_EVER, every_repeat, judging, through_gaps
 from simulation.mutants.mutant import Mutant, changed, skipped
+from simulation.plan import FaultKind, Role
 
 
 def _closed_below(right: Any) -> Any:
@@ -124,6 +125,7 @@ MATCHING: Final = (
         "matcher-passes-gaps",
         "the matcher goes on behind missing numbers",
         changed(matcher, "LastNumber", judging(through_gaps)),
+        needs=(FaultKind.LOG_HOLE, Role.ROLLING),
     ),
     Mutant(
         "matcher-takes-repeats",

@@ -9,15 +9,20 @@ from typing import Any
 
 from simulation.database.table import Record, Row
 from simulation.database.transaction import Transaction
+from simulation.plan import FaultKind, Role
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """`breaks()`: while it is open, the product has this fault. `fault`: in one sentence."""
+    """`breaks()`: while it is open, the product has this fault. `fault`: in one sentence.
+
+    needs: without this fault in a plan nobody can tell it from the product, so only such plans are tried.
+    """
 
     name: str
     fault: str
     breaks: Callable[[], AbstractContextManager[None]]
+    needs: tuple[FaultKind, Role] | None = None
 
 
 @contextmanager
