@@ -98,6 +98,7 @@ class World:
         self._executors: dict[str, SimulatedExecutor] = {}
         self._leaders: dict[str, MemoryRuleRelayStore] = {}
         self._calm = False
+        self._succeeded: set[str] = set()  # zombies: a cluster doesn't start an attempt again that it has replaced
         self._signature: tuple[Any, ...] = ()
         self._still_since_ms = 0
         self._openers: dict[Role, _Opener] = {
@@ -215,6 +216,8 @@ class World:
                     backoff_ms = self._serve(service)
             except PASSING as error:
                 self.scheduler.reached[f"passed:{role}:{type(error).__name__}"] += 1
+                if role in self.jobs and name in self._succeeded:
+                    return
                 self._close(service, name)
                 self.scheduler.sleep(backoff_ms)
                 backoff_ms = min(backoff_ms * 2, 1_000)
@@ -253,6 +256,8 @@ class World:
             self.jobs[role].lose_state()
         elif fault.kind is FaultKind.OLDER_CHECKPOINT:
             self.jobs[role].forget_newest(1 + fault.amount % 2)
+        if fault.kind is FaultKind.ZOMBIE:
+            self._succeeded.add(task.name)
         leader = self._leaders.get(task.name)
         if leader is not None and fault.kind is FaultKind.ZOMBIE and fault.amount % 2:
             leader.break_session()  # the server has given it up for dead; it doesn't know
