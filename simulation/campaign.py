@@ -15,9 +15,10 @@ import orjson
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from simulation.faults import BATCH_FAULTS
 from simulation.mutants import MUTANTS
 from simulation.mutants.moving import MOVING
-from simulation.plan import AFFECTED, FaultKind
+from simulation.plan import AFFECTED, FaultKind, Role
 from simulation.plans import MOVING_EVERY, plan_of
 from simulation.run import Result, fails_alike, play, play_all, silence
 from simulation.shorten import describe, shorten
@@ -34,6 +35,9 @@ FLOOR: Final = (
     "moved:PENDING>CANCELLED", "moved:PAUSED>EXPIRED", "moved:PAUSED>CANCELLED", "moved:ACTIVE>TRIGGERED",
     "waited:db.lock",
 )  # fmt: skip
+
+# They write to the log only when a record is corrupt, and in these worlds none is.
+WRITE_LETTERS_ALONE: Final = frozenset({Role.CONSUMER, Role.NOTIFIER})
 
 
 class Campaign:
@@ -95,7 +99,12 @@ class Campaign:
         """Of what a campaign of this length must have reached."""
         if len(self._seeds) < FLOOR_SEEDS:
             return []
-        faults = [f"fault:{kind}:{role}" for kind in FaultKind for role in AFFECTED[kind]]
+        faults = [
+            f"fault:{kind}:{role}"
+            for kind in FaultKind
+            for role in AFFECTED[kind]
+            if kind not in BATCH_FAULTS or role not in WRITE_LETTERS_ALONE
+        ]
         return [name for name in (*FLOOR, *faults) if not reached.get(name)]
 
 
