@@ -27,7 +27,7 @@ def make_moving_plan(seed: int) -> Plan:
             wanted = random.choice((symbol, ""))
             word = Word(_pause(random), "rebuild", wanted, {"repair": int(random.random() < 0.6)})
         words.insert(random.randrange(len(words) + 1), word)
-    calls = [_create(random, favourite) for _ in range(random.choice((0, 4, 8, 16)))] + list(plan.calls)
+    calls = [_create(random, favourite) for _ in range(random.choice((4, 8, 16)))] + list(plan.calls)
     faults = list(plan.faults)
     last_turn = max([450, *(fault.turn for fault in faults)])
     for _ in range(random.choice((0, 0, 1, 2, 4))):
@@ -36,14 +36,20 @@ def make_moving_plan(seed: int) -> Plan:
         )
     instances = {**plan.instances, Role.UPKEEP: random.choice((1, 1, 2))}
     faults.sort(key=lambda fault: fault.turn)
-    return replace(plan, words=words, calls=calls, faults=faults, instances=instances)
+    messages = [replace(message, after_ms=message.after_ms + _slower(random)) for message in plan.messages]
+    return replace(plan, messages=messages, words=words, calls=calls, faults=faults, instances=instances)
+
+
+def _slower(random: Random) -> int:
+    """Milliseconds more: a move takes seconds, and ticks are to come in each of its phases."""
+    return random.choice((0, 100, 400, 800))
 
 
 def _create(random: Random, symbol: str) -> Call:
     """One of many alerts on the symbol that moves, most of them crossed soon or late."""
     request = {
         "symbol": symbol, "kind": "change", "window": random.choice(("1m", "1m", "1h")),
-        "direction": random.choice(("UP", "DOWN", "EITHER")), "threshold_bps": random.choice((5, 50, 100, 300, 600)),
+        "direction": random.choice(("UP", "DOWN", "EITHER")), "threshold_bps": random.choice((5, 100, 300, 600, 700, 750)),
     }  # fmt: skip
     client, owner = random.randrange(CLIENTS), random.randrange(OWNERS)
     return Call(client, random.choice((0, 0, 20)), "create", owner, 0, request, START_MS)
