@@ -27,7 +27,7 @@ def make_moving_plan(seed: int) -> Plan:
             wanted = random.choice((symbol, ""))
             word = Word(_pause(random), "rebuild", wanted, {"repair": int(random.random() < 0.6)})
         words.insert(random.randrange(len(words) + 1), word)
-    calls = [_create(random, favourite) for _ in range(random.choice((4, 8, 16)))] + list(plan.calls)
+    calls = [call for _ in range(random.choice((4, 8, 16))) for call in _calls(random, favourite)] + list(plan.calls)
     faults = list(plan.faults)
     last_turn = max([450, *(fault.turn for fault in faults)])
     for _ in range(random.choice((0, 0, 1, 2, 4))):
@@ -45,14 +45,19 @@ def _slower(random: Random) -> int:
     return random.choice((0, 100, 400, 800))
 
 
-def _create(random: Random, symbol: str) -> Call:
-    """One of many alerts on the symbol that moves, most of them crossed soon or late."""
+def _calls(random: Random, symbol: str) -> list[Call]:
+    """A create on the symbol that moves, crossed soon or late; some are paused and resumed on the way."""
     request = {
         "symbol": symbol, "kind": "change", "window": random.choice(("1m", "1m", "1h")),
-        "direction": random.choice(("UP", "DOWN", "EITHER")), "threshold_bps": random.choice((5, 100, 300, 600, 700, 750)),
+        "direction": random.choice(("UP", "DOWN", "EITHER")),
+        "threshold_bps": random.choice((5, 100, 300, 600, 700, 750)),
     }  # fmt: skip
     client, owner = random.randrange(CLIENTS), random.randrange(OWNERS)
-    return Call(client, random.choice((0, 0, 20)), "create", owner, 0, request, START_MS)
+    calls = [Call(client, random.choice((0, 0, 20, 400, 1_000)), "create", owner, 0, request, START_MS)]
+    if random.random() < 0.25:
+        for action in ("pause", "resume"):
+            calls.append(Call(client, random.choice((50, 400, 1_000)), action, owner, random.randrange(16)))
+    return calls
 
 
 def _pause(random: Random) -> int:

@@ -29,6 +29,9 @@ def load_oracle() -> ModuleType:
     return module
 
 
+Routed = tuple[str, int, int]  # symbol, version, phase
+
+
 @dataclass(slots=True)
 class Installed:
     """A rule in the index from tick number `first_tick` of its symbol on, up to `end_tick` (None: to the end)."""
@@ -56,7 +59,7 @@ class BucketJudge:
         self._decimals = decimals
         self._entries = entries
         self.emitted: dict[str, list[tuple[int, int, int]]] = {}
-        self.routed_at: dict[tuple[str, int], int] = {}  # (symbol, routing version) -> ticks emitted before it
+        self.routed_at: dict[Routed, int] = {}  # ticks emitted before a place of a symbol's routing
         self.counts: dict[str, int] = {}
         self.frontier_ms = 0
         self._play(())
@@ -123,7 +126,7 @@ class BucketJudge:
                 oracle.op_resume({"symbol": control.resume.symbol})
             case "routing":
                 state = oracle.symbols.get(control.routing.symbol)
-                key = control.routing.symbol, control.routing.version
+                key = control.routing.symbol, control.routing.version, control.routing.phase
                 self.routed_at.setdefault(key, len(state.emitted) if state else 0)
 
 

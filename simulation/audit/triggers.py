@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from contracts import frames_pb2 as pb
 from contracts.topics import CANDIDATES, PRICES, SHARD_LOG
 from simulation.audit.finding import Finding
-from simulation.audit.judge import BucketJudge, Crossing, Installed
+from simulation.audit.judge import BucketJudge, Crossing, Installed, Routed
 from simulation.audit.logs import Claimed, Row, ShardEntry, candidate_entries, price_entries, shard_entries
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class _Walk:
     """One shard's log: rows must be the oracle's ticks, one after the other; a create lies behind those before it."""
 
     def __init__(
-        self, shard: str, emitted: Mapping[str, Sequence[Emitted]], routed: Mapping[tuple[str, int], int], trail: Trail
+        self, shard: str, emitted: Mapping[str, Sequence[Emitted]], routed: Mapping[Routed, int], trail: Trail
     ) -> None:
         self._shard, self._emitted, self._routed, self._trail = shard, emitted, routed, trail
         self._at: dict[str, int] = {}  # of the epoch: the next tick
@@ -102,12 +102,19 @@ class _Walk:
                 self._routing(what.routing)
 
     def _routing(self, routing: pb.Routing) -> None:
-        """A symbol's ticks begin here at OPEN; at END its rules leave."""
+        """A symbol's ticks begin here at OPEN; at COPY and END all before it are here, and at END its rules leave."""
         symbol = routing.symbol
+        place = self._routed.get((symbol, routing.version, routing.phase), 0)
         if routing.phase in (pb.Routing.AT_ONCE, pb.Routing.OPEN):
-            self._at[symbol] = self._routed.get((symbol, routing.version), 0)
-            self._reach[symbol] = max(self._reach.get(symbol, 0), self._at[symbol])
-        elif routing.phase == pb.Routing.END and routing.version > self._ended.get(symbol, 0):
+            self._at[symbol] = place
+            self._reach[symbol] = max(self._reach.get(symbol, 0), place)
+            return
+        here = self._at.get(symbol, 0)
+        if here != place:
+            phase = pb.Routing.Phase.Name(routing.phase)
+            what = f"{self._shard}: {symbol} comes to {phase} at tick {here}, the oracle at {place}"
+            self._trail.findings.append(Finding("rolling", what))
+        if routing.phase == pb.Routing.END and routing.version > self._ended.get(symbol, 0):
             self._ended[symbol] = routing.version
             for alert_id in [alert_id for alert_id, held in self._held.items() if held.rule.symbol == symbol]:
                 self._held.pop(alert_id).end_tick = self._reach.get(symbol, 0)
