@@ -204,21 +204,17 @@ class World:
         """A process under its supervisor: what passes is tried again, anything else is a fault of ours."""
         if after_ms:
             self.scheduler.sleep(after_ms)
-        backoff_ms, failed_attempt = 50, 0
+        backoff_ms = 50
         while True:
             service: Service | None = None
             try:
                 if role in self.jobs:
-                    if failed_attempt not in (0, self.jobs[role].attempt):
-                        return  # a successor has begun while it rested
                     self.jobs[role].run()
                     return  # it was a zombie, its successor runs
                 else:
                     service = self._openers[role](name)
                     backoff_ms = self._serve(service)
             except PASSING as error:
-                if role in self.jobs:
-                    failed_attempt = self.jobs[role].attempt
                 self.scheduler.reached[f"passed:{role}:{type(error).__name__}"] += 1
                 if role in self.jobs and name in self._succeeded:
                     return
