@@ -160,8 +160,6 @@ UNFOUND: Final = frozenset(
         "claimed-once-a-batch",
         "ends-again",
         "expires-on-the-way",
-        "fired-comes-back",
-        "metrics-end-early",
         "new-shards-decide",
         "resumed-where-it-was",
         "switches-unawaited",
