@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from contracts.dead_letter import Reason
 from feeds.domain.entry import Refusal, SourceEntry
-from feeds.domain.feed_clock import SourceState
+from feeds.sources.entry_file import EntryFileSource
 from feeds.sources.plug_ins import SourceOrder
 from feeds.sources.source import SourceError
 from ports.clock import Clock
@@ -48,45 +48,16 @@ class CsvLayout:
         return wanted
 
 
-class CsvFileSource:
+class CsvFileSource(EntryFileSource):
     """One partition, named after the file; a position is the row's number below the header, from 0."""
 
     def __init__(self, path: Path, layout: CsvLayout, clock: Clock, name: str | None = None) -> None:
         """name: of the partition; default: after the file. Raises SourceError when there is no such file or column."""
         self._path = path
         self._layout = layout
-        self._clock = clock
-        self._name = name or f"csv:{path.name}"
-        self._next = 0
-        self._caught_up_at_ms: int | None = None
-        self._entries = self._read()
+        super().__init__(name or f"csv:{path.name}", clock)
 
-    def seek(self, positions: Mapping[str, int]) -> None:
-        self._entries.close()
-        self._entries = self._read()
-        self._caught_up_at_ms = None
-        self._next = positions.get(self._name, 0)
-        for _ in islice(self._entries, self._next):
-            pass
-
-    def poll(self, max_entries: int, timeout_seconds: float) -> Sequence[SourceEntry]:
-        entries = list(islice(self._entries, max_entries))
-        if entries:
-            self._next = entries[-1].position + 1
-        if len(entries) < max_entries:
-            self._caught_up_at_ms = self._clock.monotonic_ms()
-        return entries
-
-    def positions(self) -> Mapping[str, int]:
-        return {self._name: self._next}
-
-    def state(self) -> SourceState:
-        return SourceState(connection=1, caught_up_at_ms=self._caught_up_at_ms)
-
-    def close(self) -> None:
-        self._entries.close()
-
-    def _read(self) -> Generator[SourceEntry, None, None]:
+    def _read(self, position: int) -> Generator[SourceEntry, None, None]:
         rows = self._rows()
         header = next(rows, None)
         missing = [
@@ -96,7 +67,11 @@ class CsvFileSource:
             rows.close()
             raise SourceError(f"CSV source {self._path}: no column {', '.join(missing)}; name yours in the settings")
         assert isinstance(header, list)
-        return self._entries_of(rows, {field: header.index(name) for field, name in self._layout.columns().items()})
+        places = {field: header.index(name) for field, name in self._layout.columns().items()}
+        entries = self._entries_of(rows, places)
+        for _ in islice(entries, position):
+            pass
+        return entries
 
     def _rows(self) -> Generator[list[str] | Refusal, None, None]:
         """Rows, and a Refusal for each that is none. Blank lines are no rows."""

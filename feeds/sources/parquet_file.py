@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from decimal import Decimal
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
 from feeds.domain.entry import SourceEntry
-from feeds.domain.feed_clock import SourceState
+from feeds.sources.entry_file import EntryFileSource
 from feeds.sources.plug_ins import SourceOrder
 from feeds.sources.source import SourceError
 from feeds.sources.tick_layout import to_ms
@@ -51,42 +50,15 @@ class ParquetSettings(BaseModel):
         return {field: column for field, column in wanted.items() if column is not None}
 
 
-class ParquetFileSource:
+class ParquetFileSource(EntryFileSource):
     """One partition; a position is the row's number over all files in their order, from 0."""
 
     def __init__(self, settings: ParquetSettings, name: str, clock: Clock) -> None:
         """Raises SourceError when there is no such file, a column is missing, or one has a type that loses digits."""
         self._settings = settings
-        self._name = name
-        self._clock = clock
-        self._next = 0
-        self._caught_up_at_ms: int | None = None
         self._files = _files(settings.path)
         self._rows = [self._check(path) for path in self._files]
-        self._entries = self._read(0)
-
-    def seek(self, positions: Mapping[str, int]) -> None:
-        self._entries.close()
-        self._next = positions.get(self._name, 0)
-        self._entries = self._read(self._next)
-        self._caught_up_at_ms = None
-
-    def poll(self, max_entries: int, timeout_seconds: float) -> Sequence[SourceEntry]:
-        entries = list(islice(self._entries, max_entries))
-        if entries:
-            self._next = entries[-1].position + 1
-        if len(entries) < max_entries:
-            self._caught_up_at_ms = self._clock.monotonic_ms()
-        return entries
-
-    def positions(self) -> Mapping[str, int]:
-        return {self._name: self._next}
-
-    def state(self) -> SourceState:
-        return SourceState(connection=1, caught_up_at_ms=self._caught_up_at_ms)
-
-    def close(self) -> None:
-        self._entries.close()
+        super().__init__(name, clock)
 
     def _check(self, path: Path) -> int:
         """Rows of a file that can be read."""

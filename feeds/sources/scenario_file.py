@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
 from feeds.domain.entry import Refusal, SourceEntry
-from feeds.domain.feed_clock import SourceState
+from feeds.sources.entry_file import EntryFileSource
 from feeds.sources.source import SourceError, read_json
 from ports.clock import Clock
 
@@ -36,42 +35,15 @@ def scenario_message_bytes(op: Mapping[str, Any], feed: str | None = None) -> by
     return None if message is None else orjson.dumps(message)
 
 
-class ScenarioFileSource:
+class ScenarioFileSource(EntryFileSource):
     """One partition, named after the file; a position is the number of the line, from 0. The end is a flush."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         """Raises SourceError when there is no such file."""
-        self._path = path
-        self._clock = clock
-        self._name = f"scenario:{path.name}"
-        self._next = 0
-        self._caught_up_at_ms: int | None = None
         if not path.is_file():
             raise SourceError(f"scenario source {path}: no such file; check ALERTS_FEED_SOURCE")
-        self._entries = self._read(0)
-
-    def seek(self, positions: Mapping[str, int]) -> None:
-        self._entries.close()
-        self._next = positions.get(self._name, 0)
-        self._entries = self._read(self._next)
-        self._caught_up_at_ms = None
-
-    def poll(self, max_entries: int, timeout_seconds: float) -> Sequence[SourceEntry]:
-        entries = list(islice(self._entries, max_entries))
-        if entries:
-            self._next = entries[-1].position + 1
-        if len(entries) < max_entries:
-            self._caught_up_at_ms = self._clock.monotonic_ms()
-        return entries
-
-    def positions(self) -> Mapping[str, int]:
-        return {self._name: self._next}
-
-    def state(self) -> SourceState:
-        return SourceState(connection=1, caught_up_at_ms=self._caught_up_at_ms)
-
-    def close(self) -> None:
-        self._entries.close()
+        self._path = path
+        super().__init__(f"scenario:{path.name}", clock)
 
     def _read(self, position: int) -> Generator[SourceEntry, None, None]:
         line_number = -1
