@@ -6,16 +6,15 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from simulation.plan import CLIENTS, OWNERS, START_MS, Call, Fault, FaultKind, Plan, Role, Word, make_plan
+from simulation.plan import CLIENTS, OWNERS, START_MS, Call, Fault, FaultKind, Plan, Role, Word
 
 UPKEEP_FAULTS: Final = (FaultKind.KILL, FaultKind.ZOMBIE, FaultKind.DATABASE_AWAY, FaultKind.COMMIT_UNKNOWN)
 MAX_SHARDS: Final = 3
 
 
-def make_moving_plan(seed: int) -> Plan:
-    """The plan of a seed with moves and rebuilds in it; what it draws beside them is the seed's."""
-    random = Random(f"moves/{seed}")  # noqa: S311  (a simulation's seed, no secret)
-    plan = make_plan(seed)
+def with_moves(plan: Plan) -> Plan:
+    """A plan with moves and rebuilds in it, drawn from its seed."""
+    random = Random(f"moves/{plan.seed}")  # noqa: S311  (a simulation's seed, no secret)
     symbols = [symbol for feed in plan.feeds for symbol in feed.symbols]
     words = list(plan.words)
     favourite = random.choice(symbols)

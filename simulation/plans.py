@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from simulation.moving_plan import make_moving_plan
+from simulation.moving_plan import with_moves
 from simulation.plan import Plan, make_plan
 
 MOVING_EVERY: Final = 5  # of so many seeds one has moves and rebuilds
@@ -12,6 +12,5 @@ MOVING_EVERY: Final = 5  # of so many seeds one has moves and rebuilds
 
 def plan_of(seed: int) -> Plan:
     """The plan of a seed."""
-    if seed % MOVING_EVERY == 0 and not make_plan(seed).live:
-        return make_moving_plan(seed)
-    return make_plan(seed)
+    plan = make_plan(seed)
+    return with_moves(plan) if seed % MOVING_EVERY == 0 and not plan.live else plan

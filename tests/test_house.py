@@ -84,12 +84,7 @@ def test_no_file_names_a_registry_host() -> None:
         "registry.npmjs" + ".org",
         "deb.debian" + ".org",
     ]
-    naming = [
-        (name, host)
-        for name in tracked_files()
-        for host in hosts
-        if host.encode() in (ROOT / name).read_bytes()
-    ]
+    naming = [(name, host) for name in tracked_files() for host in hosts if host.encode() in (ROOT / name).read_bytes()]
     assert naming == []
 
 

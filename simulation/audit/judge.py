@@ -13,7 +13,7 @@ from typing import Any
 
 from contracts import frames_pb2 as pb
 from contracts.vocabulary import WINDOWS
-from simulation.audit.logs import Row
+from simulation.audit.logs import PriceEntry, Row
 from stack.settings import REPOSITORY
 
 
@@ -55,7 +55,7 @@ class Crossing:
 class BucketJudge:
     """One bucket's entries through the oracle. `emitted`: per symbol (time, scaled price, sequence), in order."""
 
-    def __init__(self, decimals: Mapping[str, int], entries: Sequence[Row | pb.Control | int]) -> None:
+    def __init__(self, decimals: Mapping[str, int], entries: Sequence[PriceEntry]) -> None:
         self._decimals = decimals
         self._entries = entries
         self.emitted: dict[str, list[tuple[int, int, int]]] = {}

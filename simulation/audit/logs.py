@@ -41,9 +41,12 @@ class Claimed:
     entry: pb.CandidateEntry
 
 
-def price_entries(records: Iterable[LogRecord]) -> dict[tuple[str, int], list[Row | pb.Control | int]]:
+PriceEntry = Row | pb.Control | int  # a number: ticks that the gateway refused without a row
+
+
+def price_entries(records: Iterable[LogRecord]) -> dict[tuple[str, int], list[PriceEntry]]:
     """Per (feed, bucket): rows, controls, and numbers of ticks that the gateway refused without a row."""
-    buckets: dict[tuple[str, int], list[Row | pb.Control | int]] = {}
+    buckets: dict[tuple[str, int], list[PriceEntry]] = {}
     newest: dict[tuple[str, int], tuple[int, int]] = {}  # lease, frame
     for record in records:
         frame = pb.PriceFrame.FromString(record.value)

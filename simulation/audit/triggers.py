@@ -12,7 +12,7 @@ from contracts import frames_pb2 as pb
 from contracts.topics import CANDIDATES, PRICES, SHARD_LOG
 from simulation.audit.finding import Finding
 from simulation.audit.judge import BucketJudge, Crossing, Installed, Routed
-from simulation.audit.logs import Claimed, Row, ShardEntry, candidate_entries, price_entries, shard_entries
+from simulation.audit.logs import Claimed, PriceEntry, Row, ShardEntry, candidate_entries, price_entries, shard_entries
 
 if TYPE_CHECKING:
     from simulation.history import AlertState
@@ -36,8 +36,9 @@ EVIDENCE: Final = {
 
 @dataclass
 class Trail:
-    """What the logs say: judges per (feed, bucket), rules at their places, crossings, claims."""
+    """What the logs say: entries and judges per (feed, bucket), rules at their places, crossings, claims."""
 
+    prices: dict[tuple[str, int], list[PriceEntry]] = field(default_factory=dict)
     judges: dict[tuple[str, int], BucketJudge] = field(default_factory=dict)
     installed: list[Installed] = field(default_factory=list)
     crossings: dict[tuple[int, int], Crossing] = field(default_factory=dict)  # (alert, version)
@@ -51,7 +52,8 @@ def follow(world: World) -> Trail:
     """Read the logs of a world at rest."""
     trail = Trail()
     decimals = {symbol: places for feed in world.plan.feeds for symbol, places in feed.symbols.items()}
-    for bucket, entries in price_entries(world.log.memory.records(PRICES.name)).items():
+    trail.prices = price_entries(world.log.memory.records(PRICES.name))
+    for bucket, entries in trail.prices.items():
         trail.judges[bucket] = BucketJudge(decimals, entries)
     emitted = {symbol: rows for judge in trail.judges.values() for symbol, rows in judge.emitted.items()}
     routed = {key: at for judge in trail.judges.values() for key, at in judge.routed_at.items()}

@@ -10,10 +10,10 @@ import orjson
 
 from contracts import frames_pb2 as pb
 from contracts.keys import bucket_of, bucket_shard
-from contracts.topics import DEAD_LETTERS, PRICES, TICKS
+from contracts.topics import DEAD_LETTERS, TICKS
 from flink_jobs.domain.matcher import MatcherCore
 from simulation.audit.finding import Finding
-from simulation.audit.logs import Row, price_entries
+from simulation.audit.logs import PriceEntry, Row
 from simulation.audit.moves import audit_moves
 from simulation.audit.triggers import Trail, audit_expiry, audit_states, audit_ticks, follow
 from simulation.plan import FaultKind, Feed, Role
@@ -31,17 +31,22 @@ MAY_DOUBLE: Final = frozenset({Role.NOTIFIER, Role.SEND, Role.TRIGGER_RELAY})  #
 def audit_world(world: World) -> list[Finding]:
     """Every invariant; empty when all hold."""
     trail = follow(world)
-    found = [*_audit_gateway(world), *audit_ticks(world, trail), *_audit_counts(world, trail), *_audit_controls(world)]
+    found = [
+        *_audit_gateway(world, trail),
+        *audit_ticks(world, trail),
+        *_audit_counts(world, trail),
+        *_audit_controls(world, trail),
+    ]
     found += [*audit_states(world, trail), *audit_expiry(world), *_audit_index(world, trail)]
     return [*found, *_audit_deliveries(world), *_audit_owners(world), *audit_moves(world)]
 
 
-def _audit_gateway(world: World) -> Iterator[Finding]:
+def _audit_gateway(world: World, trail: Trail) -> Iterator[Finding]:
     """Each bucket has what the source said of its symbols and to all, in that order, once."""
     feeds = {feed.name: feed for feed in world.plan.feeds}
     expected, refused, rubbish = _source_said(world, feeds)
     told = Counter[str]()
-    for bucket_key, entries in price_entries(world.log.memory.records(PRICES.name)).items():
+    for bucket_key, entries in trail.prices.items():
         said = [said for entry in entries if (said := _said(entry)) is not None]
         wanted = expected.pop(bucket_key, [])
         if world.plan.live:
@@ -94,7 +99,7 @@ def _as_live(said: list[Said], feed: Feed) -> list[Said]:
     return list(rows) if feed.sequenced else [row._replace(sequence=0, session=0) for row in rows if row.price_scaled]
 
 
-def _said(entry: Row | pb.Control | int) -> Said | None:
+def _said(entry: PriceEntry) -> Said | None:
     """What of an entry is the source's."""
     if isinstance(entry, Row):
         return entry
@@ -147,14 +152,14 @@ def _audit_counts(world: World, trail: Trail) -> Iterator[Finding]:
             yield Finding("frontier", f"{row['shard']}: marker {row['marker_id']}, gap {row['gap']}")
 
 
-def _audit_controls(world: World) -> Iterator[Finding]:
+def _audit_controls(world: World, trail: Trail) -> Iterator[Finding]:
     """Each bucket has the operator's words for it, in the order of their numbers."""
     wanted: dict[tuple[str, int], list[int]] = {}
     buckets = {feed.name: feed.buckets for feed in world.plan.feeds}
     for row in world.database.rows("feed_controls"):
         for bucket in range(buckets[row["feed"]]) if row["bucket"] is None else (row["bucket"],):
             wanted.setdefault((row["feed"], bucket), []).append(row["control_number"])
-    for bucket_key, entries in price_entries(world.log.memory.records(PRICES.name)).items():
+    for bucket_key, entries in trail.prices.items():
         numbers: list[int] = []
         for entry in entries:
             if isinstance(entry, pb.Control) and entry.control_number > (numbers[-1] if numbers else 0):

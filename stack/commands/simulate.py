@@ -11,8 +11,6 @@ import typer
 
 from stack.progress import console
 
-SHOWN_FAILURES = 3
-
 
 def command(
     seeds: Annotated[int, typer.Option(min=1, help="How many worlds.")] = 2_000,
