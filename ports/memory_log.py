@@ -91,6 +91,7 @@ class MemoryReader:
     def __init__(self, log: MemoryLog) -> None:
         self._log = log
         self._positions: dict[tuple[str, int], int] = {}
+        self.paused: frozenset[int] = frozenset()  # partition numbers that polls leave alone, as a broker's may lag
 
     def partitions(self, topic: str) -> int:
         return self._log.count(topic)
@@ -104,6 +105,8 @@ class MemoryReader:
         """Never waits: time is the caller's."""
         found: list[LogRecord] = []
         for (topic, partition), offset in list(self._positions.items()):
+            if partition in self.paused:
+                continue
             records = self._log.read(topic, partition, offset, max_records - len(found))
             found += records
             # the partition just read goes to the end of the turn

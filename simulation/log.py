@@ -11,6 +11,8 @@ from ports.message_log import LogError, LogRecord
 from simulation.turns import Turns
 
 MAX_POLLED: Final = 12
+LAGS_ONE_POLL_IN: Final = 10
+MAX_LAG_POLLS: Final = 60
 Batch = list[tuple[str, bytes, bytes, int]]
 
 
@@ -34,9 +36,11 @@ class SimulatedLog:
         fault_of: Callable[[int], tuple[BatchFault, int] | None],
         draw: Callable[[int], int],
     ) -> None:
-        """draw: a number below the given one; a poll gets at most so many records."""
+        """draw: a number below the given one; a poll gets at most so many records. `laggards`: see Plan."""
         self.memory = MemoryLog(partitions)
+        self.partitions = max(partitions.values())
         self.turns, self.fault_of, self.draw = turns, fault_of, draw
+        self.laggards = False
 
     def reader(self) -> SimulatedReader:
         return SimulatedReader(self)
@@ -94,6 +98,7 @@ class SimulatedReader:
 
     def __init__(self, log: SimulatedLog) -> None:
         self._log, self._reader = log, MemoryReader(log.memory)
+        self._lag_polls = 0
 
     def partitions(self, topic: str) -> int:
         return self._reader.partitions(topic)
@@ -103,7 +108,19 @@ class SimulatedReader:
 
     def poll(self, max_records: int, timeout_seconds: float) -> Sequence[LogRecord]:
         self._log.turns.pause("log.poll")
+        if self._log.laggards or self._lag_polls:
+            self._lag()
         return self._reader.poll(min(max_records, 1 + self._log.draw(MAX_POLLED)), 0)
+
+    def _lag(self) -> None:
+        """Now and then one partition is left alone for some polls."""
+        draw = self._log.draw
+        self._lag_polls = max(0, self._lag_polls - 1) if self._log.laggards else 0
+        if not self._lag_polls:
+            self._reader.paused = frozenset()
+            if self._log.laggards and draw(LAGS_ONE_POLL_IN) == 0:
+                self._reader.paused = frozenset({draw(self._log.partitions)})
+                self._lag_polls = 1 + draw(MAX_LAG_POLLS)
 
     def begin_offsets(self, topic: str) -> dict[int, int]:
         return self._reader.begin_offsets(topic)

@@ -152,6 +152,7 @@ class Plan:
     faults: Sequence[Fault]
     instances: Mapping[Role, int]
     channels: Sequence[int]  # of each owner
+    laggards: bool = False  # readers leave a partition alone for a while: tasks that read beside each other do
     live: bool = False  # prices of the wall clock's time, whose frontier the gateway promises; else a replay
 
 
@@ -175,7 +176,7 @@ def make_plan(seed: int) -> Plan:
     channels = [random.choice((0, 1, 2)) for _ in range(OWNERS)]
     if live:  # a clock that is wrong makes the gateway refuse prices, and then nobody knows which are right
         faults = [fault for fault in faults if fault.kind is not FaultKind.CLOCK_JUMP]
-    return Plan(seed, feeds, market.messages, calls, market.words, faults, instances, channels, live)
+    return Plan(seed, feeds, market.messages, calls, market.words, faults, instances, channels, live=live)
 
 
 def _feeds(random: Random, step_ms: int) -> list[Feed]:

@@ -76,6 +76,7 @@ class World:
             {topic.name: 1 if topic.name == TICKS.name else PARTITIONS for topic in ALL_TOPICS},
             self.scheduler, self.faults.batch_fault, self.scheduler.draw,
         )  # fmt: skip
+        self.log.laggards = plan.laggards
         make: dict[Role, Callable[[str, MemoryState, int, int], Core]] = {
             Role.ROLLING: RollingCode,
             Role.MATCHER: MatcherCode,
@@ -133,7 +134,7 @@ class World:
         try:
             if self.plan.live:
                 self._outlast()
-            self._calm = True
+            self._calm, self.log.laggards = True, False
             self.scheduler.run(self._at_rest, MAX_TURNS)
         except StuckError as error:
             raise StuckError(f"{error}; waiting: {', '.join(self.waiting())}") from None

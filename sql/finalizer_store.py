@@ -100,7 +100,7 @@ class PostgresWork:
         write_marks(self._connection, plan)
         activated = self._activate(plan.activations) if plan.activations else 0
         if activated < len(plan.activations):
-            acknowledge_moves(self._connection, plan.activations)
+            acknowledge_moves(self._connection, plan.newest_activations)
         triggered: list[int] = []
         refused: list[int] = []
         if plan.claims:

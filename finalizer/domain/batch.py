@@ -103,7 +103,11 @@ class RebuildMarked:
 
 @dataclass(slots=True)
 class BatchPlan:
-    """Everything one transaction writes. `progress` holds the shards that moved or whose gap changed."""
+    """Everything one transaction writes. `progress` holds the shards that moved or whose gap changed.
+
+    `newest_activations`: the last of each alert, version and shard, where `activations` has the first: a moving alert
+    is acknowledged by the life of its matcher that its COPY mark is of.
+    """
 
     activations: list[Activated] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
@@ -113,6 +117,7 @@ class BatchPlan:
     frames_in_gap: int = 0
     routing_marks: list[RoutingMarked] = field(default_factory=list)
     rebuild_marks: list[RebuildMarked] = field(default_factory=list)
+    newest_activations: list[Activated] = field(default_factory=list)
 
 
 def decode_frame(key: bytes, value: bytes) -> CandidateFrame:
@@ -191,7 +196,7 @@ def plan_batch(frames: Iterable[ReceivedFrame], stored: Mapping[str, ShardProgre
     """
     plan = BatchPlan()
     moved: dict[str, ShardProgress] = {}
-    activated: set[tuple[str, int, int]] = set()
+    activated: dict[tuple[str, int, int], Activated] = {}
     claimed: set[tuple[str, int, int]] = set()
     for received in frames:
         frame = received.frame
@@ -213,6 +218,7 @@ def plan_batch(frames: Iterable[ReceivedFrame], stored: Mapping[str, ShardProgre
         for entry in fresh:
             after = _apply(entry, after, plan, activated, claimed)
         moved[shard] = replace(after, position=fresh[-1].position)
+    plan.newest_activations = list(activated.values())
     plan.progress = [after for shard, after in moved.items() if after != stored.get(shard)]
     return plan
 
@@ -221,7 +227,7 @@ def _apply(
     entry: CandidateEntry,
     progress: ShardProgress,
     plan: BatchPlan,
-    activated: set[tuple[str, int, int]],
+    activated: dict[tuple[str, int, int], Activated],
     claimed: set[tuple[str, int, int]],
 ) -> ShardProgress:
     kind = entry.WhichOneof("kind")
@@ -234,18 +240,17 @@ def _apply(
     elif kind == "activation":
         activation = entry.activation
         key = progress.shard, activation.alert_id, activation.version
+        said = Activated(
+            progress.shard,
+            activation.alert_id,
+            activation.version,
+            activation.active_from_event_time_ms,
+            progress.epoch,
+            entry.position,
+        )
         if key not in activated:
-            activated.add(key)
-            plan.activations.append(
-                Activated(
-                    progress.shard,
-                    activation.alert_id,
-                    activation.version,
-                    activation.active_from_event_time_ms,
-                    progress.epoch,
-                    entry.position,
-                )
-            )
+            plan.activations.append(said)
+        activated[key] = said
     elif kind == "frontier":
         frontier = entry.frontier
         progress = replace(

@@ -74,7 +74,7 @@ class MemoryWork:
         write_marks(database, tx, plan)
         activated = activate_alerts(database, tx, plan.activations) if plan.activations else 0
         if activated < len(plan.activations):
-            acknowledge_moves(database, tx, plan.activations)
+            acknowledge_moves(database, tx, plan.newest_activations)
         triggered: list[int] = []
         refused: list[int] = []
         if plan.claims:

@@ -83,6 +83,8 @@ def _resumed_where_it_was(right: Any) -> Any:
 
     def resume(database: Any, tx: Any, owner_id: int, alert_id: int, from_statuses: Any) -> Any:
         row = tx.find(database.alerts, alert_id)
+        if row is None:
+            return right(database, tx, owner_id, alert_id, from_statuses)
         with swapped(alert_store, "lock_routes", lambda _: lambda *_: {row["symbol"]: Old(row["shard"])}):
             return right(database, tx, owner_id, alert_id, from_statuses)
 

@@ -8,6 +8,7 @@ import pytest
 
 from contracts.frames_pb2 import (
     CandidateEntry,
+    CandidateFrame,
     Command,
     Control,
     RebuildMark,
@@ -49,10 +50,14 @@ class Matchers:
     def say(self, shard: str, entries: Sequence[CandidateEntry]) -> BatchOutcome:
         first = self.numbers.get(shard, 0) + 1
         self.numbers[shard] = first + len(entries) - 1
+        return self.read([frame(entries, first, shard=shard)])
+
+    def read(self, frames: Sequence[CandidateFrame]) -> BatchOutcome:
+        """One batch of the consumer."""
         position = self.store.positions(TOPIC, 1)[0]
         with self.store.advance(Moves(TOPIC, {0: (position, position + 1)})) as work:
-            given = [ReceivedFrame("test", frame(entries, first, shard=shard))]
-            return work.apply(plan_batch(given, work.progress([shard])), 1)
+            given = [ReceivedFrame("test", frame) for frame in frames]
+            return work.apply(plan_batch(given, work.progress([frame.shard for frame in frames])), 1)
 
     def activate(self, *alert_ids: int) -> None:
         self.say(SHARD, [activation(alert_id, alert_id) for alert_id in alert_ids])
@@ -239,13 +244,36 @@ def test_an_activation_of_an_earlier_life_acknowledges_nothing(
     drive(driver, matchers, "COPYING")
     driver.step()
     shard = world.alert(alert_id)["moving_to"]
-    again = [ReceivedFrame("test", frame([activation(alert_id, 3)], 1, 2, shard))]
-    position = matchers.store.positions(TOPIC, 1)[0]
-    with matchers.store.advance(Moves(TOPIC, {0: (position, position + 1)})) as work:
-        work.apply(plan_batch(again, work.progress([shard])), 1)
+    matchers.read([frame([activation(alert_id, 3)], 1, 2, shard)])
     for _ in range(3):
         driver.step()
     assert (phase(world), world.alert(alert_id)["moving_epoch"]) == ("COPYING", None)
+
+
+def test_a_batch_that_holds_two_lives_of_a_matcher_acknowledges_by_the_newer_one(
+    world: World, matchers: Matchers, clock: SettableClock
+) -> None:
+    """The consumer was behind: it reads the log of the lost life and all of its repetition at once."""
+    (alert_id,) = world.add_alerts(1)
+    matchers.activate(alert_id)
+    ReferenceStore(world.pool).set_routing("AAA", SHARDS)
+    driver = resharder(world, clock)
+    drive(driver, matchers, "COPYING")
+    driver.step()
+    shard = world.alert(alert_id)["moving_to"]
+    opened, copying = (
+        CandidateEntry(position=place, routing=RoutingMark(symbol="AAA", version=version, phase=which))
+        for version in (world.value("SELECT version FROM reshards"),)
+        for place, which in ((2, Routing.OPEN), (3, Routing.COPY))
+    )
+    matchers.read(
+        [
+            frame([activation(alert_id, 50)], matchers.numbers[shard] + 1, 1, shard),
+            frame([opened, copying, activation(alert_id, 4)], 1, 2, shard),
+        ]
+    )
+    alert = world.alert(alert_id)
+    assert (alert["moving_epoch"], alert["moving_position"]) == (2, 4)
 
 
 # ------------------------------------------------------------------------------ rebuilds

@@ -106,6 +106,7 @@ class Draw:
             claim = self._claim()
             claims[claim.candidate.alert_id, claim.candidate.version] = claim
         plan = BatchPlan(list(activations.values()), list(claims.values()))
+        plan.newest_activations = plan.activations
         for shard in self.random.sample(SHARDS, self.random.randint(0, 2)):
             numbers = [self.random.randint(1, 9) for _ in range(8)]
             frontier_ms = self.random.choice((0, START_MS, END_MS - 400_000, END_MS, END_MS + 900_000))

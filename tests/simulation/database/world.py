@@ -137,7 +137,7 @@ class World:
 def plan(
     activations: Collection[Activated] = (), claims: Collection[Claim] = (), progress: Collection[ShardProgress] = ()
 ) -> BatchPlan:
-    return BatchPlan(list(activations), list(claims), list(progress))
+    return BatchPlan(list(activations), list(claims), list(progress), newest_activations=list(activations))
 
 
 def activated(alert_id: int, version: int = 1, shard: str = SHARD, active_from_ms: int = START_MS) -> Activated:
