@@ -42,6 +42,7 @@ def play_source(world: World) -> None:
         wait_ms = max(message.after_ms, message.at_ms - world.clock.now_ms)
         if wait_ms:
             world.scheduler.sleep(wait_ms)
+        world.await_phase(message.phase)
         body = message.body
         at_ms = body.get("ts", 0)
         writer.append(TICKS.name, str(body.get("symbol")).encode(), orjson.dumps(body), at_ms)
@@ -84,6 +85,7 @@ class Clients:
                 continue
             if call.after_ms:
                 world.scheduler.sleep(call.after_ms)
+            world.await_phase(call.phase)
             if call.action == "create":
                 made = Made(call.owner, f"key-{number}", call)
                 mine.append(made)

@@ -11,8 +11,7 @@ from ports.message_log import LogError, LogRecord
 from simulation.turns import Turns
 
 MAX_POLLED: Final = 12
-LAGS_ONE_POLL_IN: Final = 10
-MAX_LAG_POLLS: Final = 60
+MAX_LAG_POLLS: Final = 16
 Batch = list[tuple[str, bytes, bytes, int]]
 
 
@@ -36,11 +35,11 @@ class SimulatedLog:
         fault_of: Callable[[int], tuple[BatchFault, int] | None],
         draw: Callable[[int], int],
     ) -> None:
-        """draw: a number below the given one; a poll gets at most so many records. `laggards`: see Plan."""
+        """draw: a number below the given one; a poll gets at most so many records. `lags_one_poll_in`: see Plan."""
         self.memory = MemoryLog(partitions)
         self.partitions = max(partitions.values())
         self.turns, self.fault_of, self.draw = turns, fault_of, draw
-        self.laggards = False
+        self.lags_one_poll_in = 0
 
     def reader(self) -> SimulatedReader:
         return SimulatedReader(self)
@@ -108,17 +107,17 @@ class SimulatedReader:
 
     def poll(self, max_records: int, timeout_seconds: float) -> Sequence[LogRecord]:
         self._log.turns.pause("log.poll")
-        if self._log.laggards or self._lag_polls:
+        if self._log.lags_one_poll_in or self._lag_polls:
             self._lag()
         return self._reader.poll(min(max_records, 1 + self._log.draw(MAX_POLLED)), 0)
 
     def _lag(self) -> None:
         """Now and then one partition is left alone for some polls."""
         draw = self._log.draw
-        self._lag_polls = max(0, self._lag_polls - 1) if self._log.laggards else 0
+        self._lag_polls = max(0, self._lag_polls - 1) if self._log.lags_one_poll_in else 0
         if not self._lag_polls:
             self._reader.paused = frozenset()
-            if self._log.laggards and draw(LAGS_ONE_POLL_IN) == 0:
+            if self._log.lags_one_poll_in and draw(self._log.lags_one_poll_in) == 0:
                 self._reader.paused = frozenset({draw(self._log.partitions)})
                 self._lag_polls = 1 + draw(MAX_LAG_POLLS)
 

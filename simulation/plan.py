@@ -109,16 +109,23 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One record of ticks.v1, `after_ms` after the one before, and not before `at_ms` (from the beginning)."""
+    """One record of ticks.v1, `after_ms` after the one before, and not before `at_ms` (from the beginning).
+
+    `phase`: it is held until a reshard is in that phase, or none comes to it for a while.
+    """
 
     after_ms: int
     body: Mapping[str, Any]
     at_ms: int = 0
+    phase: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request of a client. `alert`: which of its creates so far (by number, modulo), for all but a create."""
+    """One request of a client. `alert`: which of its creates so far (by number, modulo), for all but a create.
+
+    `phase`: as in Message.
+    """
 
     client: int
     after_ms: int
@@ -128,6 +135,7 @@ class Call:
     request: Mapping[str, Any] | None = None
     created_at_ms: int | None = None
     twin: bool = False  # every client makes this create, under the same idempotency key
+    phase: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +160,7 @@ class Plan:
     faults: Sequence[Fault]
     instances: Mapping[Role, int]
     channels: Sequence[int]  # of each owner
-    laggards: bool = False  # readers leave a partition alone for a while: tasks that read beside each other do
+    lags_one_poll_in: int = 0  # a reader leaves a partition alone for a while, as one of several tasks may; 0: never
     live: bool = False  # prices of the wall clock's time, whose frontier the gateway promises; else a replay
 
 

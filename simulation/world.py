@@ -47,6 +47,7 @@ PARTITIONS: Final = 2
 MAX_TURNS: Final = 60_000
 MAX_IDLE_MS: Final = 500  # between two looks of an idle service
 LIVE_IDLE_MS: Final = 1_000  # the same where minutes pass
+AWAIT_PHASE_MS: Final = 3_000
 OUTLAST_MS: Final = 15_000
 CALM_IDLE_MS: Final = 20_000  # the same when nobody says anything any more
 REST_MS: Final = 2 * CALM_IDLE_MS  # nothing has happened for so long, and nothing is waiting: it is over
@@ -76,7 +77,7 @@ class World:
             {topic.name: 1 if topic.name == TICKS.name else PARTITIONS for topic in ALL_TOPICS},
             self.scheduler, self.faults.batch_fault, self.scheduler.draw,
         )  # fmt: skip
-        self.log.laggards = plan.laggards
+        self.log.lags_one_poll_in = plan.lags_one_poll_in
         make: dict[Role, Callable[[str, MemoryState, int, int], Core]] = {
             Role.ROLLING: RollingCode,
             Role.MATCHER: MatcherCode,
@@ -134,7 +135,7 @@ class World:
         try:
             if self.plan.live:
                 self._outlast()
-            self._calm, self.log.laggards = True, False
+            self._calm, self.log.lags_one_poll_in = True, 0
             self.scheduler.run(self._at_rest, MAX_TURNS)
         except StuckError as error:
             raise StuckError(f"{error}; waiting: {', '.join(self.waiting())}") from None
@@ -249,6 +250,15 @@ class World:
 
     def _broken(self) -> Exception:
         return DatabaseAwayError("simulated: the connection is broken")
+
+    def await_phase(self, phase: str) -> None:
+        """For a task: until a reshard is in it, or long enough; "": not at all."""
+        until_ms = self.clock.now_ms + AWAIT_PHASE_MS
+        while phase and self.clock.now_ms < until_ms and not self._is_in(phase):
+            self.scheduler.sleep(20)
+
+    def _is_in(self, phase: str) -> bool:
+        return any(row["phase"] == phase for row in self.database.rows("reshards"))
 
     def _succeed(self, task: Task, fault: Fault) -> None:
         """A process is about to die, or to stand still: somebody starts another one."""

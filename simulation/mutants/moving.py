@@ -82,10 +82,15 @@ def _resumed_where_it_was(right: Any) -> Any:
             return self._shard
 
     def resume(database: Any, tx: Any, owner_id: int, alert_id: int, from_statuses: Any) -> Any:
-        row = tx.find(database.alerts, alert_id)
-        if row is None:
-            return right(database, tx, owner_id, alert_id, from_statuses)
-        with swapped(alert_store, "lock_routes", lambda _: lambda *_: {row["symbol"]: Old(row["shard"])}):
+        def lock(right: Any) -> Any:
+            def routes(database: Any, by: Any, symbols: Any) -> Any:
+                if by is not tx:
+                    return right(database, by, symbols)
+                return dict.fromkeys(symbols, Old(tx.find(database.alerts, alert_id)["shard"]))
+
+            return routes
+
+        with swapped(alert_store, "lock_routes", lock):
             return right(database, tx, owner_id, alert_id, from_statuses)
 
     return resume
