@@ -17,9 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from simulation.faults import BATCH_FAULTS
 from simulation.mutants import MUTANTS
-from simulation.mutants.moving import MOVING
 from simulation.plan import AFFECTED, FaultKind, Role
-from simulation.plans import MOVING_EVERY, plan_of
+from simulation.plans import plan_of
 from simulation.run import Result, fails_alike, play, play_all, silence
 from simulation.shorten import describe, shorten
 
@@ -155,10 +154,10 @@ def hunt_one(name: str, known_seed: int | None) -> tuple[str, int | None, str]:
     """For a worker process: the first seed that finds a mutant, and what it says."""
     silence()
     mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
-    step = MOVING_EVERY if mutant in MOVING else 1  # what breaks a move is found where there are moves
+    step = mutant.step
     tried = 0
     for seed in chain([] if known_seed is None else [known_seed], count(step, step)):
-        plan = plan_of(seed)
+        plan = mutant.plan_of(seed)
         if mutant.needs is not None and mutant.needs not in {(fault.kind, fault.role) for fault in plan.faults}:
             continue
         with mutant.breaks():

@@ -11,7 +11,6 @@ from ports.message_log import LogError, LogRecord
 from simulation.turns import Turns
 
 MAX_POLLED: Final = 12
-MAX_LAG_POLLS: Final = 16
 Batch = list[tuple[str, bytes, bytes, int]]
 
 
@@ -35,11 +34,12 @@ class SimulatedLog:
         fault_of: Callable[[int], tuple[BatchFault, int] | None],
         draw: Callable[[int], int],
     ) -> None:
-        """draw: a number below the given one; a poll gets at most so many records. `lags_one_poll_in`: see Plan."""
+        """draw: a number below the given one; a poll gets at most so many records. The attributes below: see Plan."""
         self.memory = MemoryLog(partitions)
         self.partitions = max(partitions.values())
         self.turns, self.fault_of, self.draw = turns, fault_of, draw
-        self.lags_one_poll_in = 0
+        self.lags_one_poll_in = self.max_lag_polls = 0
+        self.behind: Callable[[str], frozenset[int]] | None = None  # partitions of a topic that its readers leave alone
 
     def reader(self) -> SimulatedReader:
         return SimulatedReader(self)
@@ -98,28 +98,34 @@ class SimulatedReader:
     def __init__(self, log: SimulatedLog) -> None:
         self._log, self._reader = log, MemoryReader(log.memory)
         self._lag_polls = 0
+        self._topic = ""
 
     def partitions(self, topic: str) -> int:
         return self._reader.partitions(topic)
 
     def assign(self, positions: Mapping[tuple[str, int], int]) -> None:
         self._reader.assign(positions)
+        self._topic = next((topic for topic, _ in positions), "")
 
     def poll(self, max_records: int, timeout_seconds: float) -> Sequence[LogRecord]:
         self._log.turns.pause("log.poll")
-        if self._log.lags_one_poll_in or self._lag_polls:
+        if self._log.behind is not None:
+            self._reader.paused = self._log.behind(self._topic)
+        elif self._log.lags_one_poll_in:
             self._lag()
+        elif self._reader.paused:
+            self._reader.paused = frozenset()
         return self._reader.poll(min(max_records, 1 + self._log.draw(MAX_POLLED)), 0)
 
     def _lag(self) -> None:
         """Now and then one partition is left alone for some polls."""
         draw = self._log.draw
-        self._lag_polls = max(0, self._lag_polls - 1) if self._log.lags_one_poll_in else 0
+        self._lag_polls = max(0, self._lag_polls - 1)
         if not self._lag_polls:
             self._reader.paused = frozenset()
-            if self._log.lags_one_poll_in and draw(self._log.lags_one_poll_in) == 0:
+            if draw(self._log.lags_one_poll_in) == 0:
                 self._reader.paused = frozenset({draw(self._log.partitions)})
-                self._lag_polls = 1 + draw(MAX_LAG_POLLS)
+                self._lag_polls = 1 + draw(self._log.max_lag_polls)
 
     def begin_offsets(self, topic: str) -> dict[int, int]:
         return self._reader.begin_offsets(topic)

@@ -161,6 +161,8 @@ class Plan:
     instances: Mapping[Role, int]
     channels: Sequence[int]  # of each owner
     lags_one_poll_in: int = 0  # a reader leaves a partition alone for a while, as one of several tasks may; 0: never
+    max_lag_polls: int = 16
+    behind_moves: bool = False  # the matcher leaves old shards' partitions alone while their rules are copied
     live: bool = False  # prices of the wall clock's time, whose frontier the gateway promises; else a replay
 
 

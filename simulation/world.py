@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
 
-from contracts.keys import bucket_shard
+from contracts.keys import bucket_shard, partition_of
+from contracts.routes import SymbolRoute
 from contracts.topics import ALL_TOPICS, CANDIDATES, DEAD_LETTERS, PRICES, SHARD_LOG, TICKS, TRIGGERS
 from feeds.gateway import FeedGateway, Served
 from feeds.ports import StoreAwayError
@@ -48,6 +49,7 @@ MAX_TURNS: Final = 60_000
 MAX_IDLE_MS: Final = 500  # between two looks of an idle service
 LIVE_IDLE_MS: Final = 1_000  # the same where minutes pass
 AWAIT_PHASE_MS: Final = 3_000
+BEHIND_MOVES_MS: Final = 2_000
 OUTLAST_MS: Final = 15_000
 CALM_IDLE_MS: Final = 20_000  # the same when nobody says anything any more
 REST_MS: Final = 2 * CALM_IDLE_MS  # nothing has happened for so long, and nothing is waiting: it is over
@@ -77,7 +79,9 @@ class World:
             {topic.name: 1 if topic.name == TICKS.name else PARTITIONS for topic in ALL_TOPICS},
             self.scheduler, self.faults.batch_fault, self.scheduler.draw,
         )  # fmt: skip
-        self.log.lags_one_poll_in = plan.lags_one_poll_in
+        self.log.lags_one_poll_in, self.log.max_lag_polls = plan.lags_one_poll_in, plan.max_lag_polls
+        self.log.behind = self._behind_moves if plan.behind_moves else None
+        self._copying_since: dict[int, int] = {}  # reshard -> simulated ms
         make: dict[Role, Callable[[str, MemoryState, int, int], Core]] = {
             Role.ROLLING: RollingCode,
             Role.MATCHER: MatcherCode,
@@ -135,7 +139,7 @@ class World:
         try:
             if self.plan.live:
                 self._outlast()
-            self._calm, self.log.lags_one_poll_in = True, 0
+            self._calm, self.log.lags_one_poll_in, self.log.behind = True, 0, None
             self.scheduler.run(self._at_rest, MAX_TURNS)
         except StuckError as error:
             raise StuckError(f"{error}; waiting: {', '.join(self.waiting())}") from None
@@ -259,6 +263,20 @@ class World:
 
     def _is_in(self, phase: str) -> bool:
         return any(row["phase"] == phase for row in self.database.rows("reshards"))
+
+    def _behind_moves(self, topic: str) -> frozenset[int]:
+        """For a while from COPYING on: partitions of the shards that a symbol leaves."""
+        found: set[int] = set()
+        if topic != SHARD_LOG.name:
+            return frozenset()
+        for row in self.database.rows("reshards"):
+            if row["phase"] in ("COPYING", "ENDING"):
+                since_ms = self._copying_since.setdefault(row["reshard_id"], self.clock.now_ms)
+                if self.clock.now_ms - since_ms < BEHIND_MOVES_MS:
+                    feed = next(feed for feed in self.plan.feeds if row["symbol"] in feed.symbols)
+                    old = SymbolRoute(row["symbol"], feed.name, feed.buckets, row["old_shards"])
+                    found |= {partition_of(shard.encode(), PARTITIONS) for shard in old.all_shards()}
+        return frozenset(found)
 
     def _succeed(self, task: Task, fault: Fault) -> None:
         """A process is about to die, or to stand still: somebody starts another one."""

@@ -9,7 +9,8 @@ from typing import Any
 
 from simulation.database.table import Record, Row
 from simulation.database.transaction import Transaction
-from simulation.plan import FaultKind, Role
+from simulation.plan import FaultKind, Plan, Role
+from simulation.plans import plan_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +18,15 @@ class Mutant:
     """`breaks()`: while it is open, the product has this fault. `fault`: in one sentence.
 
     needs: without this fault in a plan nobody can tell it from the product, so only such plans are tried.
+    plan_of: the plans that it is looked for in; `step`: one seed of so many is tried.
     """
 
     name: str
     fault: str
     breaks: Callable[[], AbstractContextManager[None]]
     needs: tuple[FaultKind, Role] | None = None
+    plan_of: Callable[[int], Plan] = plan_of
+    step: int = 1
 
 
 @contextmanager

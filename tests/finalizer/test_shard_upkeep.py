@@ -187,6 +187,19 @@ def test_claims_of_new_shards_wait_and_old_ones_decide(world: World, matchers: M
     assert sorted(removes) == [old_first, old_first, new_only], "from both while it moved"
 
 
+def test_two_shards_claims_in_one_batch_are_both_heard(world: World, matchers: Matchers, clock: SettableClock) -> None:
+    """The new shard's is of a later tick and read first: the old one's decides all the same."""
+    (alert_id,) = world.add_alerts(1)
+    matchers.activate(alert_id)
+    ReferenceStore(world.pool).set_routing("AAA", SHARDS)
+    drive(resharder(world, clock), matchers, "ENDING")
+    shard = world.alert(alert_id)["moving_to"]
+    later = frame([candidate(alert_id, 60, at_ms=START_MS + 9)], matchers.numbers[shard] + 1, shard=shard)
+    first = frame([candidate(alert_id, 70, at_ms=START_MS + 7)], matchers.numbers[SHARD] + 1, shard=SHARD)
+    assert list(matchers.read([later, first]).triggered) == [alert_id]
+    assert world.alert(alert_id)["trigger"]["event_time_ms"] == START_MS + 7
+
+
 def test_an_alert_on_the_way_expires_behind_both_frontiers(
     world: World, matchers: Matchers, clock: SettableClock
 ) -> None:

@@ -48,9 +48,10 @@ def test_there_are_mutants_and_each_has_a_seed() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_known_seed_finds_the_mutant(name: str) -> None:
     mutant, seed = next(mutant for mutant in MUTANTS if mutant.name == name), read_caught()[name]
-    assert play(plan_of(seed)).findings == ()
+    plan = mutant.plan_of(seed)
+    assert play(plan).findings == ()
     with mutant.breaks():
-        findings = play(plan_of(seed)).findings
+        findings = play(plan).findings
     assert findings
     assert not is_own_fault(findings[0]), findings[0]
 
