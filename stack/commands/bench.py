@@ -39,11 +39,14 @@ def feeds() -> None:
 
 
 @app.command("matcher")
-def matcher() -> None:
-    """Metric frames to candidates in the matcher's core, on one core."""
-    from bench.matcher_core import measure_matcher_core  # noqa: PLC0415
+def matcher(
+    rules: Annotated[int, typer.Option(min=1_000)] = 10_000_000,
+    storm_rules: Annotated[int, typer.Option(min=1, help="That one tick crosses at once.")] = 1_000_000,
+) -> None:
+    """Rules in and metric frames to candidates in the matcher's cores, on one core of the machine."""
+    from bench.matcher_core import MatcherCoreLoad, measure_matcher_core  # noqa: PLC0415
 
-    _tell({"bench": "matcher", **measure_matcher_core()})
+    _tell({"bench": "matcher", **measure_matcher_core(MatcherCoreLoad(rules=rules, storm_rules=storm_rules))})
 
 
 def _tell(figures: Mapping[str, Any]) -> None:
