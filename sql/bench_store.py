@@ -135,13 +135,14 @@ class BenchStore:
 
     def ends(self, burst: Sequence[int]) -> Ends:
         """burst: ids of the alerts that had to fire, all others must not."""
-        fired = 0
+        told = fired = 0
         for first in range(0, len(burst), CHUNK_IDS):
-            fired += QUERIES.count_fired(self._connection, alert_ids=list(burst[first : first + CHUNK_IDS]))
+            row = QUERIES.count_fired(self._connection, alert_ids=list(burst[first : first + CHUNK_IDS]))
+            told, fired = told + row["told"], fired + row["triggered"]
         row = QUERIES.count_ends(self._connection)
         triggered = int(row["triggered"])
         doubled = max(0, row["outbox"] - triggered) + max(0, row["removes"] - triggered)
-        return Ends(len(burst) - fired, doubled, max(0, triggered - fired), int(row["places_off"]))
+        return Ends(len(burst) - told, doubled, triggered - fired, int(row["places_off"]))
 
     def setting(self, name: str) -> str:
         """A server setting as this session sees it."""

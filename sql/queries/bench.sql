@@ -83,10 +83,11 @@ SELECT coalesce(sum(number), 0)::bigint FROM shard_progress;
 -- name: has_unpublished$
 SELECT EXISTS (SELECT 1 FROM triggers WHERE published_at IS NULL);
 
--- name: count_fired$
--- Of these alerts, those that are TRIGGERED, with evidence in their one outbox row.
-SELECT count(*) FROM alerts a JOIN triggers t USING (alert_id)
- WHERE a.alert_id = ANY (:alert_ids::bigint[]) AND a.status = 'TRIGGERED' AND t.payload -> 'evidence' = a.trigger;
+-- name: count_fired^
+-- Of these alerts: facts, and those of them that have their evidence in an outbox row.
+SELECT count(*) AS triggered, count(*) FILTER (WHERE t.payload -> 'evidence' = a.trigger) AS told
+  FROM alerts a LEFT JOIN triggers t USING (alert_id)
+ WHERE a.alert_id = ANY (:alert_ids::bigint[]) AND a.status = 'TRIGGERED';
 
 -- name: count_ends^
 -- All of the schema: facts, outbox rows, remove commands, places that owners hold too many or too few.
