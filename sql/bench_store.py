@@ -65,6 +65,19 @@ class Ends:
     places_off: int
 
 
+@dataclass(frozen=True, slots=True)
+class RacedAlert:
+    """An alert with the number of its outbox rows and remove commands."""
+
+    alert_id: int
+    owner_id: int
+    shard: str
+    kind: str
+    status: str
+    outbox: int
+    removes: int
+
+
 class BenchStore:
     """Needs `track_commit_timestamp = on` for outcomes."""
 
@@ -147,3 +160,16 @@ class BenchStore:
     def setting(self, name: str) -> str:
         """A server setting as this session sees it."""
         return str(QUERIES.read_setting(self._connection, name=name))
+
+    def last_ids(self) -> tuple[int, int]:
+        """The highest (alert_id, command_id), 0 where there is none."""
+        return int(QUERIES.last_alert_id(self._connection)), int(QUERIES.last_command_id(self._connection))
+
+    def raced(self, after_alert_id: int, after_command_id: int) -> list[RacedAlert]:
+        """Alerts and their commands that came behind these, by alert_id."""
+        rows = QUERIES.read_raced(self._connection, first=after_alert_id + 1, after_command_id=after_command_id)
+        return [RacedAlert(**row) for row in rows]
+
+    def places_held(self) -> int:
+        """Quota places of all owners together."""
+        return int(QUERIES.places_held(self._connection))

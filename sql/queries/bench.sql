@@ -99,3 +99,23 @@ SELECT (SELECT count(*) FROM alerts WHERE status = 'TRIGGERED') AS triggered,
 
 -- name: read_setting$
 SELECT current_setting(:name);
+
+-- name: last_alert_id$
+SELECT coalesce(max(alert_id), 0) FROM alerts;
+
+-- name: read_raced
+-- With the outbox rows and remove commands of each.
+SELECT a.alert_id, a.owner_id, a.shard, a.kind, a.status,
+       (SELECT count(*) FROM triggers t WHERE t.alert_id = a.alert_id) AS outbox,
+       coalesce(c.removes, 0) AS removes
+  FROM alerts a
+  LEFT JOIN (SELECT alert_id, count(*) AS removes FROM rule_commands
+              WHERE action = 'remove' AND command_id > :after_command_id GROUP BY alert_id) AS c USING (alert_id)
+ WHERE a.alert_id >= :first
+ ORDER BY a.alert_id;
+
+-- name: places_held$
+SELECT sum(live_alerts)::bigint FROM owners;
+
+-- name: last_command_id$
+SELECT coalesce(max(command_id), 0) FROM rule_commands;

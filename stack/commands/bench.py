@@ -58,5 +58,16 @@ def finalizer(
     _tell(measure_finalizer(FinalizerLoad(burst=burst, rows=rows, rule_relay=rule_relay)))
 
 
+@app.command("races")
+def races(
+    races: Annotated[int, typer.Option(min=1, help="Alerts that are raced for.")] = 1_000_000,
+    seed: Annotated[int, typer.Option()] = 1,
+) -> None:
+    """Cancel, trigger, expire and pause race for the same alerts on a database of its own: each has one end."""
+    from bench.races import measure_races  # noqa: PLC0415
+
+    _tell(measure_races(races, seed))
+
+
 def _tell(figures: Mapping[str, Any]) -> None:
     sys.stdout.write(orjson.dumps(figures).decode() + "\n")
