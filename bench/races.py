@@ -1,4 +1,4 @@
-"""Cancel, trigger, expire and pause race for the same alerts on real Postgres: each has one end, and every word fits it.
+"""Cancel, trigger, expire and pause race for the same alerts on real Postgres: each has one end and every word fits.
 
 Rounds of alerts; in each, four threads with connections of their own go through them in orders of their own: claims in
 batches as the consumer applies them, the sweeper's batches, and the API's cancel and pause one by one. Then the tables
