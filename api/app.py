@@ -13,7 +13,9 @@ from fastapi import FastAPI
 from api.admin.endpoints import admin_routes
 from api.admin.ticks import TickProducer, tick_routes
 from api.alerts.activation import ActivationWaiter
+from api.alerts.archived_prices import ArchivedPrices
 from api.alerts.endpoints import alert_routes
+from api.alerts.evidence_service import EvidenceService
 from api.alerts.service import AlertService
 from api.authentication import Authenticator
 from api.body_limit import BodyLimit
@@ -65,7 +67,9 @@ def make_app(
     )
     app.state.authenticator = Authenticator(database, lambda: clock.monotonic_ms() / 1_000)
     install_problems(app)
-    app.include_router(alert_routes(AlertService(database, clock, settings.market_clock_bound_ms), waiter))
+    alerts = AlertService(database, clock, settings.market_clock_bound_ms)
+    evidence = EvidenceService(database, alerts, ArchivedPrices(settings.archive_folder))
+    app.include_router(alert_routes(alerts, evidence, waiter))
     app.include_router(
         channel_routes(ChannelService(database, SecretBox(settings.secret_key) if settings.secret_key else None))
     )

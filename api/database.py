@@ -13,6 +13,7 @@ from api.settings import ApiSettings
 from sql.alert_store import PostgresAlertStore
 from sql.channel_store import PostgresChannelStore
 from sql.connection import Pool, Row, open_pool
+from sql.evidence_store import EvidenceStore
 from sql.overview_store import OverviewStore
 from sql.owner_store import OwnerStore
 
@@ -34,6 +35,7 @@ class PostgresTransaction:
         self.alerts = PostgresAlertStore(connection)
         self.channels = PostgresChannelStore(connection)
         self.owners = OwnerStore(connection)
+        self.evidence = EvidenceStore(connection)
         self.overview = OverviewStore(connection)
 
 

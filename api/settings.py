@@ -26,6 +26,10 @@ class ApiSettings(BaseSettings):
     topic_prefix: str = Field(default="", pattern=r"^[a-zA-Z0-9._-]{0,60}$")
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     health_file: Path | None = Field(default=None, description="JSON heartbeat that `alerts status` reads")
+    archive_folder: Path | None = Field(
+        default=None,
+        description="price archive, read-only; without it evidence is checked by itself alone",
+    )
     secret_key: str | None = Field(
         default=None, description="encrypts webhook secrets; without it there are no webhooks"
     )

@@ -137,6 +137,7 @@ def apply_claims(
 
 
 def _trigger(connection: Connection[Row], claims: Sequence[Claim], finalized_at_ms: int) -> list[Row]:
+    claims = sorted(claims, key=lambda claim: int(claim.candidate.alert_id))  # neighbours in the indexes together
     candidates = [claim.candidate for claim in claims]
     found = QUERIES.trigger_alerts(
         connection,

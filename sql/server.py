@@ -35,3 +35,11 @@ def read_consumer_positions(dsn: str, schema: str) -> list[tuple[str, int, int]]
             return connection.execute(sql.SQL("SELECT topic, partition, next_offset FROM {}").format(table)).fetchall()
     except psycopg.Error:
         return []
+
+
+def settle(dsn: str, schema: str) -> None:
+    """Leave no housekeeping of a bulk load to what is measured next: vacuum, statistics, checkpoint."""
+    with psycopg.connect(dsn, autocommit=True, options=f"-c search_path={schema}") as connection:
+        for table in ("alerts", "owners", "instruments"):
+            connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(sql.Identifier(schema, table)))
+        connection.execute("CHECKPOINT")

@@ -8,10 +8,12 @@ from fastapi import APIRouter, Header, Query, Response
 from starlette.concurrency import run_in_threadpool
 
 from api.alerts.activation import ActivationWaiter
+from api.alerts.evidence_service import EvidenceService
 from api.alerts.schemas import (
     AlertPage,
     AlertView,
     DeliveryList,
+    EvidenceView,
     NewAlertRequest,
     ShownStatus,
     SymbolText,
@@ -50,7 +52,7 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 }
 
 
-def alert_routes(service: AlertService, waiter: ActivationWaiter) -> APIRouter:
+def alert_routes(service: AlertService, evidence: EvidenceService, waiter: ActivationWaiter) -> APIRouter:
     """The routes; handlers that touch the database run in threads."""
     router = APIRouter(prefix="/v1/alerts", tags=["alerts"])
 
@@ -103,6 +105,11 @@ def alert_routes(service: AlertService, waiter: ActivationWaiter) -> APIRouter:
         """How far its message has come on each channel."""
         rows = service.deliveries(principal, parse_id(alert_id, "alert"))
         return DeliveryList(deliveries=[delivery_view(row) for row in rows])
+
+    @router.get("/{alert_id}/evidence", operation_id="getEvidence", responses=problems(401, 404, 409, 503))
+    def get_evidence(principal: Authenticated, alert_id: str) -> EvidenceView:
+        """Why it fired, recomputed from the stored prices and from the price archive, and how long each step took."""
+        return evidence.find(principal, parse_id(alert_id, "alert"))
 
     @router.delete("/{alert_id}", operation_id="cancelAlert", responses=problems(401, 404, 503))
     def cancel_alert(principal: Authenticated, alert_id: str) -> AlertView:

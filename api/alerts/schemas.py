@@ -159,6 +159,38 @@ class AlertView(BaseModel):
     trigger: TriggerView | None
 
 
+class CheckView(BaseModel):
+    """Whether the crossing follows from these prices, recomputed in whole numbers."""
+
+    holds: bool | None = Field(description="null: what there is can't decide; `why` says what is missing")
+    why: list[str] = Field(description="each thing that is wrong, missing or different, in a sentence")
+
+
+class DelaysView(BaseModel):
+    """Milliseconds. The event time is the feed's clock, all others this system's, so the first may even be negative."""
+
+    event_to_commit_ms: int = Field(description="from the price's event time to the decision: jobs and finalizer")
+    commit_to_publish_ms: int | None = Field(description="to the message in triggers.v1; null: not yet")
+    commit_to_delivery_ms: int | None = Field(description="to the first channel's acceptance; null: not yet")
+
+
+class EvidenceView(BaseModel):
+    """Why an alert fired, and whether that can be recomputed."""
+
+    alert_id: int
+    symbol: str
+    series_version: int
+    trigger: TriggerView
+    log_epoch: int = Field(description="the claim's place in its shard's log")
+    log_position: int
+    current_change: str | None = Field(
+        description="of a change: price / reference - 1, exact, as a fraction in lowest terms", examples=["251/5000"]
+    )
+    stored: CheckView = Field(description="from the prices that are stored with the alert")
+    archive: CheckView = Field(description="from the prices that the archive has at those times")
+    delays: DelaysView
+
+
 class AlertPage(BaseModel):
     """Newest first. `next_cursor` is null on the last page."""
 

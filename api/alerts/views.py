@@ -47,13 +47,16 @@ def alert_view(alert: AlertRecord) -> AlertView:
         expires_at=format_time_ms(alert.expires_at_ms),
         active_from=None if active_from is None else format_time_ms(active_from),
         ended_at=format_datetime(alert.ended_at),
-        trigger=None if alert.trigger is None else _trigger_view(alert, target),
+        trigger=None if alert.trigger is None else trigger_view(alert),
     )
 
 
-def _trigger_view(alert: AlertRecord, target: str | None) -> TriggerView:
+def trigger_view(alert: AlertRecord) -> TriggerView:
+    """Of an alert that has triggered."""
     evidence = Evidence.model_validate(alert.trigger)
-    threshold_bps = alert.threshold if alert.kind == "change" else None
+    change = alert.kind == "change"
+    threshold_bps = alert.threshold if change else None
+    target = None if change else format_price(alert.threshold, alert.decimals)
     return TriggerView(
         summary=summarize(alert.symbol, target, threshold_bps, evidence),
         event_time=format_time_ms(evidence.event_time_ms),

@@ -210,7 +210,6 @@ class Schema:
             [("trigger_id",), ("alert_id",)],
             {"trigger_id": None, "alert_id": None, "owner_id": None, "payload": None, "created_at": None,
              "published_at": None},
-            references={"alert_id": self.alerts},
             indexes={"unpublished": lambda row: ONLY if row["published_at"] is None else None},
         )  # fmt: skip
         self.deliveries = Table(

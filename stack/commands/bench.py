@@ -49,5 +49,28 @@ def matcher(
     _tell({"bench": "matcher", **measure_matcher_core(MatcherCoreLoad(rules=rules, storm_rules=storm_rules))})
 
 
+@app.command("finalizer")
+def finalizer(
+    burst: Annotated[int, typer.Option(min=1, help="Claims that arrive at once.")] = 1_000_000,
+    rows: Annotated[int, typer.Option(min=0, help="ACTIVE alerts in the table that nobody claims.")] = 100_000,
+    rule_relay: Annotated[bool, typer.Option(help="Let the rule relay publish the remove commands meanwhile.")] = True,
+) -> None:
+    """A burst of claims to TRIGGERED alerts with their outbox rows, on a broker and a database of its own."""
+    from bench.finalizer import FinalizerLoad, measure_finalizer  # noqa: PLC0415
+
+    _tell(measure_finalizer(FinalizerLoad(burst=burst, rows=rows, rule_relay=rule_relay)))
+
+
+@app.command("races")
+def races(
+    races: Annotated[int, typer.Option(min=1, help="Alerts that are raced for.")] = 1_000_000,
+    seed: Annotated[int, typer.Option()] = 1,
+) -> None:
+    """Cancel, trigger, expire and pause race for the same alerts on a database of its own: each has one end."""
+    from bench.races import measure_races  # noqa: PLC0415
+
+    _tell(measure_races(races, seed))
+
+
 def _tell(figures: Mapping[str, Any]) -> None:
     sys.stdout.write(orjson.dumps(figures).decode() + "\n")

@@ -144,7 +144,8 @@ class PostgresServer:
             "wal_buffers": "'64MB'",
             "min_wal_size": "'256MB'",
             "max_wal_size": f"'{settings.postgres_max_wal_mib}MB'",
-            "wal_compression": "on",
+            # this build has pglz alone, which took a sixth of a burst's CPU (docs/performance.md)
+            "wal_compression": "off",
             "wal_level": "replica",
             "checkpoint_timeout": "'15min'",
             "checkpoint_completion_target": 0.9,

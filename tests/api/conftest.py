@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -30,11 +32,27 @@ TABLES = "feeds, owners, shard_progress, rule_commands, triggers, deliveries, la
 
 
 @pytest.fixture(scope="session")
-def settings(postgres_server: str) -> Iterator[ApiSettings]:
+def session_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("archive")
+
+
+@pytest.fixture
+def archive_folder(session_archive: Path) -> Path:
+    """The API's price archive, empty."""
+    for entry in session_archive.iterdir():
+        shutil.rmtree(entry)
+    return session_archive
+
+
+@pytest.fixture(scope="session")
+def settings(postgres_server: str, session_archive: Path) -> Iterator[ApiSettings]:
     configure_logging("warning", "api")
     schema = f"test_api_{os.getpid()}"
     migrate(postgres_server, schema)
-    yield ApiSettings(postgres_dsn=postgres_server, postgres_schema=schema, secret_key=new_key(), api_pool_size=8)
+    yield ApiSettings(
+        postgres_dsn=postgres_server, postgres_schema=schema, secret_key=new_key(), api_pool_size=8,
+        archive_folder=session_archive,
+    )  # fmt: skip
     drop(postgres_server, schema)
 
 
