@@ -18,10 +18,12 @@ from finalizer.consumer import Consumer
 from finalizer.notifier import MAX_SENDS, Notifier
 from finalizer.rebuilder import Rebuilder
 from finalizer.resharder import Resharder
+from finalizer.retention import Retention
+from finalizer.retention_archive import RetentionArchive
 from finalizer.rule_relay import RuleRelay
-from finalizer.settings import NotifierSettings
-from finalizer.shard_upkeep import ShardUpkeep
+from finalizer.settings import NotifierSettings, SweeperSettings
 from finalizer.sweeper import Sweeper
+from finalizer.together import Together
 from finalizer.trigger_relay import TriggerRelay
 from ports.clock import Clock
 from ports.kafka import KafkaReader, KafkaWriter
@@ -35,6 +37,7 @@ from sql.finalizer_store import PostgresFinalizerStore
 from sql.rebuild_store import PostgresRebuildStore
 from sql.relay_store import PostgresRuleRelayStore, PostgresTriggerRelayStore
 from sql.reshard_store import PostgresReshardStore
+from sql.retention_store import PostgresRetentionStore
 
 PASSING_ERRORS: Final[tuple[type[Exception], ...]] = (psycopg.OperationalError, LogError, KafkaException)
 GATHER_SECONDS: Final = 0.01  # a batch's first record waits so long for others
@@ -96,17 +99,30 @@ def rule_relay(settings: ServiceSettings) -> Callable[[Clock], Service]:
     return opener(settings, "rule-relay", assemble)
 
 
-def sweeper(settings: ServiceSettings) -> Callable[[Clock], Service]:
+def sweeper(settings: SweeperSettings) -> Callable[[Clock], Service]:
+    folder = settings.retention_folder
+    keep = RetentionArchive(folder).keep if folder is not None else _keep_nothing
+
     def assemble(clock: Clock, pool: Pool, _: ExitStack) -> Service:
-        return Sweeper(PostgresFinalizerStore(pool), clock)
+        retention = Retention(
+            PostgresRetentionStore(pool),
+            clock,
+            alert_days=settings.retention_alert_days,
+            command_days=settings.retention_command_days,
+            keep=keep,
+        )
+        return Together(Sweeper(PostgresFinalizerStore(pool), clock), retention)
 
     return opener(settings, "sweeper", assemble)
+
+
+def _keep_nothing(_: object) -> None: ...
 
 
 def shard_upkeep(settings: ServiceSettings) -> Callable[[Clock], Service]:
     def assemble(clock: Clock, pool: Pool, _: ExitStack) -> Service:
         resharder = Resharder(PostgresReshardStore(pool), clock)
-        return ShardUpkeep(resharder, Rebuilder(PostgresRebuildStore(pool)))
+        return Together(resharder, Rebuilder(PostgresRebuildStore(pool)))
 
     return opener(settings, "shard-upkeep", assemble)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, field_validator
@@ -11,6 +12,25 @@ from ports.settings import ServiceSettings
 
 MAX_TRIES = 50
 MAX_REST_SECONDS = 7 * 86_400.0
+
+
+class SweeperSettings(ServiceSettings):
+    """How long rows stay that nobody needs any more."""
+
+    retention_alert_days: float | None = Field(
+        default=None, ge=1, description="days after an alert's end until it is dropped; unset: it stays"
+    )
+    retention_command_days: float | None = Field(
+        default=7, ge=1, description="days after a rule command's publication until it is dropped; `none`: it stays"
+    )
+    retention_folder: Path | None = Field(
+        default=None, description="ended alerts are written here before they are dropped; unset: they are gone"
+    )
+
+    @field_validator("retention_alert_days", "retention_command_days", mode="before")
+    @classmethod
+    def _read_none(cls, given: object) -> object:
+        return None if given in ("", "none") else given
 
 
 class NotifierSettings(ServiceSettings):

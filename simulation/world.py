@@ -18,8 +18,8 @@ from finalizer.notifier import Notifier
 from finalizer.rebuilder import Rebuilder
 from finalizer.resharder import Resharder
 from finalizer.rule_relay import RuleRelay
-from finalizer.shard_upkeep import ShardUpkeep
 from finalizer.sweeper import Sweeper
+from finalizer.together import Together
 from finalizer.trigger_relay import TriggerRelay
 from flink_jobs.domain.state import MemoryState
 from ports.message_log import LogError
@@ -327,7 +327,7 @@ class World:
 
     def _upkeep(self, name: str) -> Service:
         resharder = Resharder(MemoryReshardStore(self.database), self.clock)
-        return ShardUpkeep(resharder, Rebuilder(MemoryRebuildStore(self.database)))
+        return Together(resharder, Rebuilder(MemoryRebuildStore(self.database)))
 
     def _trigger_relay(self, name: str) -> Service:
         return TriggerRelay(

@@ -9,7 +9,7 @@ from api.settings import ApiSettings
 from feeds.archive.settings import ArchiveSettings
 from feeds.settings import GatewaySettings
 from feeds.sources.secret_references import PREFIX as SOURCE_SECRETS
-from finalizer.settings import NotifierSettings
+from finalizer.settings import NotifierSettings, SweeperSettings
 
 PREFIX: Final = "ALERTS_"
 # The stack itself decides these for every program.
@@ -22,7 +22,7 @@ def service_variables(stored: Mapping[str, str], environ: Mapping[str, str]) -> 
     """What services get beside their addresses: as given now, else as stored before; given empty is unset."""
     names = {
         f"{PREFIX}{field.upper()}"
-        for settings in (ApiSettings, ArchiveSettings, GatewaySettings, NotifierSettings)
+        for settings in (ApiSettings, ArchiveSettings, GatewaySettings, NotifierSettings, SweeperSettings)
         for field in settings.model_fields
         if field not in OWN
     }

@@ -133,6 +133,7 @@ CREATE TABLE idempotency_keys (
     created_at      timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (owner_id, key)
 );
+CREATE INDEX idempotency_keys_of_alert ON idempotency_keys (alert_id);  -- an alert leaves with its keys
 
 -- ------------------------------------------------------------------------------- rule commands into the shard log
 -- (epoch, number) is dense per shard, given under the shard's fence once the row is committed; then it never changes.
