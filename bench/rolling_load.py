@@ -57,7 +57,7 @@ class RollingLoad:
         )
 
     def stretches(self) -> list[tuple[int, int]]:
-        """(first minute, minutes) of the history, oldest first: beginning a window before minute 0, none overlapping."""
+        """(first minute, minutes) of the history, oldest first: each a window before minute 0, none overlapping."""
         spans = sorted((WINDOW_MS[w] // MINUTE_MS for w in WINDOWS if WINDOW_MS[w] > MINUTE_MS), reverse=True)
         left = self.history_ticks // self.symbols
         stretches = []
