@@ -1,8 +1,9 @@
 """A bucket's price history: one store, and per (symbol, window) a cursor that only ever moves forward.
 
 Block numbers rise. Blocks below the newest are sealed and lie in the state; the newest is in memory and still grows.
-A cursor is its reference tick (time, price) and the place of the next one: (block, lower bound of its time), so a
-block is read only when the window really reaches it.
+A cursor is its reference tick (time, price), a few ticks that follow it, read ahead out of one block, and the place of
+the next one: (block, lower bound of its time). So a block is read only when the window really reaches it, and most
+steps of a cursor read none.
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ from flink_jobs.domain.state import StateMap
 
 BLOCK_TICKS: Final = 20_000  # of the bucket, in one sealed block
 MAX_CACHED_BLOCKS: Final = 16  # unpacked sealed blocks in memory: about 5 MB
-MAX_UNSORTED_TICKS: Final = 1_024
+MAX_UNSORTED_TICKS: Final = 4_096
+AHEAD: Final = 8  # ticks that a cursor has read ahead at most; a kilobyte a symbol; `references` counts on 8
 NEVER: Final = (1 << 63) - 1
 SPANS: Final[Int64s] = np.array([WINDOW_MS[window] for window in WINDOWS], np.int64)
 _W: Final = len(WINDOWS)
 _TIME_MASK: Final = MAX_EVENT_TIME_MS - 1
+_STEPS: Final = np.arange(AHEAD + 1)
 
 
 def block_name(number: int) -> str:
@@ -50,6 +53,9 @@ class _Walk(NamedTuple):
     found_price: Int64s
     block: Int64s
     next_ms: Int64s
+    ahead_block: Int64s  # -1: nothing was read ahead
+    ahead_ms: Int64s  # (places, AHEAD)
+    ahead_price: Int64s
 
 
 class History:
@@ -72,15 +78,40 @@ class History:
         self._unsorted_ticks = 0
         self.recent_first_ms = nothing  # by slot: time of its first tick in the newest block, NEVER: none
         cursors = np.zeros((0, _W), np.int64)
-        self.reference_ms, self.reference_price, self.next_block, self.next_ms = cursors, cursors, cursors, cursors
+        self.reference_ms, self.reference_price = cursors, cursors
+        self._next_block, self._next_ms = cursors, cursors  # behind what was read ahead; NEVER: nothing there yet
+        self._ahead_block = cursors
+        ahead = np.zeros((0, _W, AHEAD), np.int64)
+        self._ahead_ms, self._ahead_price = ahead, ahead  # rising; NEVER: no more
 
     def add_slot(self, slot: int) -> None:
         """Room for one more symbol."""
         self.recent_first_ms = grown(self.recent_first_ms, slot + 1, NEVER)
         self.reference_ms = grown(self.reference_ms, slot + 1, 0)
         self.reference_price = grown(self.reference_price, slot + 1, 0)
-        self.next_block = grown(self.next_block, slot + 1, 0)
-        self.next_ms = grown(self.next_ms, slot + 1, NEVER)
+        self._next_block = grown(self._next_block, slot + 1, 0)
+        self._next_ms = grown(self._next_ms, slot + 1, NEVER)
+        self._add_ahead(slot + 1)
+
+    def _add_ahead(self, slots: int) -> None:
+        self._ahead_block = grown(self._ahead_block, slots, -1)
+        self._ahead_ms = grown(self._ahead_ms, slots, NEVER)
+        self._ahead_price = grown(self._ahead_price, slots, 0)
+
+    def places(self, slots: int) -> tuple[Int64s, Int64s]:
+        """(block, lower bound of the time) of the tick behind each cursor's reference, (slots, windows)."""
+        ahead = self._ahead_ms[:slots]
+        left = ahead > self.reference_ms[:slots, :, None]
+        first_ms = np.where(left, ahead, NEVER).min(axis=2)
+        inside = first_ms < NEVER
+        block = np.where(inside, self._ahead_block[:slots], self._next_block[:slots])
+        return block, np.where(inside, first_ms, self._next_ms[:slots])
+
+    def restore_cursors(self, reference_ms: Int64s, reference_price: Int64s, block: Int64s, next_ms: Int64s) -> None:
+        """Put cursors back, a row a slot, their places as `places` gave them."""
+        self.reference_ms, self.reference_price = reference_ms, reference_price
+        self._next_block, self._next_ms = block, next_ms
+        self._add_ahead(len(reference_ms))
 
     def append(self, slot: Int64s, time_ms: Int64s, price: Int64s, starts: NDArray[np.intp]) -> None:
         """Add ticks sorted by (slot, emitted order); `starts` are the places where a slot begins."""
@@ -88,54 +119,117 @@ class History:
         self._unsorted_ticks += len(slot)
         first, first_ms = slot[starts], time_ms[starts]
         self.recent_first_ms[first] = np.minimum(self.recent_first_ms[first], first_ms)
-        waiting = self.next_ms[first] == NEVER
+        waiting = self._next_ms[first] == NEVER
         at, window = waiting.nonzero()
-        self.next_ms[first[at], window] = first_ms[at]
-        self.next_block[first[at], window] = self.newest_block
+        self._next_ms[first[at], window] = first_ms[at]
+        self._next_block[first[at], window] = self.newest_block
         if self._unsorted_ticks >= MAX_UNSORTED_TICKS:
             self._sort()
 
-    def references(self, slot: Int64s, time_ms: Int64s, ends: NDArray[np.intp]) -> tuple[Int64s, Int64s]:
+    def references(
+        self, slot: Int64s, time_ms: Int64s, before_ms: Int64s, before_price: Int64s, ends: NDArray[np.intp]
+    ) -> tuple[Int64s, Int64s]:
         """Reference (time, price) of each tick and window, (n, windows); price 0: none.
 
-        The ticks are sorted by (slot, emitted order) and already appended; `ends` are each slot's last places.
+        The ticks are sorted by (slot, emitted order) and already appended; `before_*` is each one's predecessor of its
+        slot (price 0: none), `ends` are each slot's last places.
         """
         target = time_ms[:, None] - SPANS
+        is_passed = self._ahead_ms[slot] <= target[:, :, None]
+        passed = np.bitwise_count(is_passed.view(np.uint64)).ravel()  # AHEAD flags are one word
         found_ms, found_price = self.reference_ms[slot], self.reference_price[slot]
-        block, next_ms = self.next_block[slot], self.next_ms[slot]
-        todo = np.flatnonzero(next_ms <= target)
-        if len(todo):
-            walk = _Walk(np.repeat(slot, _W), *(c.ravel() for c in (target, found_ms, found_price, block, next_ms)))
-            while len(todo):
-                numbers = walk.block[todo]
-                rest = [self._through(n, walk, todo[numbers == n]) for n in sorted(set(numbers.tolist()))]
-                todo = np.concatenate(rest) if len(rest) > 1 else rest[0]
-            last = slot[ends]
-            self.reference_ms[last], self.reference_price[last] = found_ms[ends], found_price[ends]
-            self.next_block[last], self.next_ms[last] = block[ends], next_ms[ends]
+        at = passed.nonzero()[0]
+        if len(at):
+            tick = (slot[at // _W] * _W + at % _W) * AHEAD + passed[at] - 1
+            found_ms.ravel()[at] = self._ahead_ms.ravel()[tick]
+            found_price.ravel()[at] = self._ahead_price.ravel()[tick]
+        beyond = self._next_ms[slot] <= target
+        last = slot[ends]
+        if beyond.any():
+            self._go_on(slot, target, (time_ms, before_ms, before_price), (found_ms, found_price, beyond), ends)
+        self.reference_ms[last], self.reference_price[last] = found_ms[ends], found_price[ends]
         return found_ms, found_price
 
+    def _go_on(
+        self, slot: Int64s, target: Int64s, tick: tuple[Int64s, Int64s, Int64s],
+        found: tuple[Int64s, Int64s, NDArray[np.bool_]], ends: NDArray[np.intp],
+    ) -> None:  # fmt: skip
+        """The references that lie behind what was read ahead: the tick's predecessor, or whatever blocks say."""
+        (time_ms, before_ms, before_price), (found_ms, found_price, beyond) = tick, found
+        newest = beyond & (before_ms[:, None] <= target) & (before_price > 0)[:, None]
+        is_end = np.zeros(len(slot), np.bool_)
+        is_end[ends] = True
+        behind = beyond & ~newest
+        if behind.any():  # first: these begin where the cursors still stand
+            self._walk(slot, target, (found_ms, found_price, behind), is_end)
+        at, window = newest.nonzero()
+        if len(at):
+            found_ms[at, window], found_price[at, window] = before_ms[at], before_price[at]
+            stays = is_end[at]
+            at, window = at[stays], window[stays]
+            self._set_place(slot[at], window, self.newest_block, time_ms[at])
+            self._ahead_ms[slot[at], window] = NEVER
+
+    def _walk(
+        self, slot: Int64s, target: Int64s, found: tuple[Int64s, Int64s, NDArray[np.bool_]], is_end: NDArray[np.bool_]
+    ) -> None:
+        """Look into blocks for the (tick, window) that the flags of `found` name, and write there what is found."""
+        found_ms, found_price, behind = found
+        at, window = behind.nonzero()
+        slots = slot[at]
+        walk = _Walk(
+            slots, target[at, window], found_ms[at, window], found_price[at, window],
+            self._next_block[slots, window], self._next_ms[slots, window], np.full(len(at), -1, np.int64),
+            np.full((len(at), AHEAD), NEVER, np.int64), np.zeros((len(at), AHEAD), np.int64),
+        )  # fmt: skip
+        todo = np.arange(len(at))
+        while len(todo):
+            numbers = walk.block[todo]
+            rest = [self._through(n, walk, todo[numbers == n]) for n in sorted(set(numbers.tolist()))]
+            todo = np.concatenate(rest) if len(rest) > 1 else rest[0]
+        found_ms[at, window], found_price[at, window] = walk.found_ms, walk.found_price
+        stays = is_end[at].nonzero()[0]
+        slots, window = slots[stays], window[stays]
+        self._set_place(slots, window, walk.block[stays], walk.next_ms[stays])
+        self._ahead_block[slots, window] = walk.ahead_block[stays]
+        self._ahead_ms[slots, window] = walk.ahead_ms[stays]
+        self._ahead_price[slots, window] = walk.ahead_price[stays]
+
+    def _set_place(self, slot: Int64s, window: NDArray[np.intp], block: Int64s | int, next_ms: Int64s) -> None:
+        self._next_block[slot, window], self._next_ms[slot, window] = block, next_ms
+
     def _through(self, number: int, walk: _Walk, todo: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Move cursors (places `todo`) through one block; those that must go on in a later one."""
+        """Move cursors (places `todo`) through one block and read ahead there; those that must go on in a later one."""
         slot = walk.slot[todo]
         if number >= self.first_block:
             here = self._block(number)
             at = here.keys.searchsorted(key_of(slot, walk.target_ms[todo]), "right")
-            before, after = here.keys[at - 1], here.keys[at]  # at = 0: the sentinel, which is nobody's
+            before = here.keys[at - 1]  # at = 0: the sentinel, which is nobody's
             hit = (before >> TIME_BITS) == slot
             places = todo[hit]
             walk.found_ms[places] = before[hit] & _TIME_MASK
             walk.found_price[places] = here.prices[at[hit] - 1]
-            walk.next_ms[todo] = after & _TIME_MASK
-            done = (after >> TIME_BITS) != slot
-            todo, slot = todo[done], slot[done]
+            following = at[:, None] + _STEPS
+            keys = here.keys.take(following, mode="clip")
+            mine = (keys >> TIME_BITS) == slot[:, None]
+            walk.ahead_ms[todo] = np.where(mine[:, :AHEAD], keys[:, :AHEAD] & _TIME_MASK, NEVER)
+            walk.ahead_price[todo] = here.prices.take(following[:, :AHEAD], mode="clip")
+            walk.ahead_block[todo] = number
+            more = mine[:, AHEAD]
+            walk.next_ms[todo[more]] = keys[more, AHEAD] & _TIME_MASK
+            todo, slot, stays = todo[~more], slot[~more], mine[~more, 0]
             if not len(todo):
                 return todo
+        else:
+            stays = np.zeros(len(todo), np.bool_)
         if number == self.newest_block:
             walk.next_ms[todo] = NEVER
             return todo[:0]
-        walk.block[todo], walk.next_ms[todo] = self._next_of(number, slot)
-        return todo[walk.next_ms[todo] <= walk.target_ms[todo]]
+        block, bound_ms = self._next_of(number, slot)
+        # what was read ahead is later than the target, and what follows is no earlier than that
+        newest_ms = np.where(walk.ahead_ms[todo] < NEVER, walk.ahead_ms[todo], 0).max(axis=1)
+        walk.block[todo], walk.next_ms[todo] = block, np.maximum(bound_ms, newest_ms)
+        return todo[~stays & (walk.next_ms[todo] <= walk.target_ms[todo])]
 
     def _next_of(self, number: int, slot: Int64s) -> tuple[Int64s, Int64s]:
         """Per slot the next block after `number` that holds it, and a lower bound of its first time there."""
@@ -241,6 +335,8 @@ class History:
             self.first_block += dropped
             self.block_min_ms, self.block_max_ms = self.block_min_ms[dropped:], self.block_max_ms[dropped:]
             self.block_members = self.block_members[dropped:]
+            # a restored core doesn't find them either
+            self._ahead_ms[self._ahead_block < self.first_block] = NEVER
         return dropped
 
     def recent_block(self) -> Block:

@@ -123,12 +123,12 @@ class RollingChanges:
         starts[0], starts[1:] = 0, ends[:-1] + 1
         heads, tails = slot[starts], slot[ends]
         self.history.append(slot, time, price, starts)
-        reference_ms, reference_price = self.history.references(slot, time, ends)
 
         before_price, before_ms = np.empty(n, np.int64), np.empty(n, np.int64)
         before_price[1:], before_ms[1:] = price[:-1], time[:-1]
         before_price[starts], before_ms[starts] = self.last_price[heads], self.last_ms[heads]
         self.last_price[tails], self.last_ms[tails] = price[ends], time[ends]
+        reference_ms, reference_price = self.history.references(slot, time, before_ms, before_price, ends)
 
         floor, negated = self._floors(slot, time, price, reference_ms, reference_price)
         last_floor, last_negated = np.empty_like(floor), np.empty_like(negated)

@@ -46,7 +46,7 @@ class Numbering:
 
 
 def _little(column: NDArray[np.generic], dtype: str) -> bytes:
-    return column.astype(dtype).tobytes()
+    return column.astype(dtype, copy=False).tobytes()
 
 
 def metric_records(
@@ -79,7 +79,12 @@ def _metric_frame(
     if not len(rows):
         return pb.MetricFrame(), 0
     everything = len(rows) == len(ticks)
-    slots, index = np.unique(ticks.slot[rows], return_inverse=True)
+    slot = ticks.slot[rows]
+    place_of = np.zeros(len(symbols), np.intp)
+    place_of[slot] = 1
+    slots = place_of.nonzero()[0]
+    place_of[slots] = np.arange(len(slots))
+    index = place_of[slot]
     if everything:
         chosen, change_row = np.ones(len(changes.row), np.bool_), changes.row
     else:

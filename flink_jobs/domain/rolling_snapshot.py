@@ -185,6 +185,7 @@ def _encode_changes(changes: RollingChanges, slots: int) -> pb.Changes:
 
 def _encode_history(history: History, slots: int) -> pb.History:
     recent = history.recent_block()
+    block, next_ms = history.places(slots)
     return pb.History(
         first_block=history.first_block, block_min_time_ms=_pack(history.block_min_ms),
         block_max_time_ms=_pack(history.block_max_ms), block_members=history.block_members.tobytes(),
@@ -192,7 +193,7 @@ def _encode_history(history: History, slots: int) -> pb.History:
         recent_time_ms=_pack(recent.times_ms()), recent_price_scaled=_pack(recent.prices),
         reference_time_ms=_pack(history.reference_ms[:slots]),
         reference_price_scaled=_pack(history.reference_price[:slots]),
-        next_block=_pack(history.next_block[:slots]), next_time_ms=_pack(history.next_ms[:slots]),
+        next_block=_pack(block), next_time_ms=_pack(next_ms),
     )  # fmt: skip
 
 
@@ -253,10 +254,10 @@ def _decode_history(saved: pb.History, history: History, slots: int) -> None:
     history.newest_block = saved.first_block + blocks
     members = np.frombuffer(saved.block_members, np.uint8)
     history.block_members = members.reshape(blocks, saved.member_bytes).copy()
-    history.reference_ms = _metrics(saved.reference_time_ms, slots, 0)
-    history.reference_price = _metrics(saved.reference_price_scaled, slots, 0)
-    history.next_block = _metrics(saved.next_block, slots, 0)
-    history.next_ms = _metrics(saved.next_time_ms, slots, NEVER)
+    history.restore_cursors(
+        _metrics(saved.reference_time_ms, slots, 0), _metrics(saved.reference_price_scaled, slots, 0),
+        _metrics(saved.next_block, slots, 0), _metrics(saved.next_time_ms, slots, NEVER),
+    )  # fmt: skip
     history.recent_first_ms = grown(np.zeros(0, np.int64), slots, NEVER)
     recent_slot = _unpack(saved.recent_slot, "<u4")
     if len(recent_slot) and int(recent_slot.max()) >= min(slots, 1 << 63 - TIME_BITS):

@@ -38,6 +38,28 @@ def feeds() -> None:
     _tell(measure_feeds_core())
 
 
+@app.command("rolling")
+def rolling(
+    history: Annotated[int, typer.Option(min=0, help="Ticks of history behind the cursors.")] = 6_000_000,
+    ticks: Annotated[int, typer.Option(min=2, help="Two thirds at 64 a frame, one at 16.")] = 1_200_000,
+    symbols: Annotated[int, typer.Option(min=16, max=100_000)] = 20_000,
+    parallelism: Annotated[int, typer.Option(min=1, max=16)] = 2,
+    core_profile: Annotated[bool, typer.Option(help="The core alone, and where its time goes, on stderr.")] = False,
+) -> None:
+    """Price frames in Kafka to metrics in the shard log through the Flink job; bytes a tick of the history."""
+    from bench.rolling import core_load, measure_rolling  # noqa: PLC0415
+    from bench.rolling_core import measure_rolling_core  # noqa: PLC0415
+    from bench.rolling_load import RollingLoad  # noqa: PLC0415
+
+    load = RollingLoad(
+        symbols=symbols, history_ticks=history, large_ticks=2 * ticks // 3, small_ticks=ticks - 2 * ticks // 3
+    )
+    if core_profile:
+        _tell({"bench": "rolling-core", **measure_rolling_core(core_load(load), profile=True)})
+    else:
+        _tell(measure_rolling(load, parallelism))
+
+
 @app.command("matcher")
 def matcher(
     rules: Annotated[int, typer.Option(min=1_000)] = 10_000_000,
