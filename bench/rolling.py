@@ -56,7 +56,7 @@ def measure_rolling(
     bytes_a_tick = measure_bytes_per_tick(max(1, load.symbols // load.buckets), sp500)
     job = _measure_job(load, parallelism)
     small, large = job["small"]["ticks_per_second"], job["large"]["ticks_per_second"]
-    packed = all(bytes_a_tick[k] is not None and bytes_a_tick[k] <= most for k, most in GOAL_BYTES.items())
+    packed = all((found := bytes_a_tick[k]) is not None and found <= most for k, most in GOAL_BYTES.items())
     return {
         "bench": "rolling", "ticks_per_second": large, "ticks_per_frame": load.large_frame,
         "ticks_per_second_small_frames": small, "symbols": load.symbols, "windows": len(WINDOWS),

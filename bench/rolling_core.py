@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -81,14 +82,17 @@ def _feed(cores: list[RollingCore], frames: list[Iterator[tuple[bytes, int, int]
 
 
 # -- bytes a tick
-def poisson_ticks(symbols: int, ticks: int, seed: int) -> tuple[NDArray[np.int64], ...]:
+Ticks = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+
+
+def poisson_ticks(symbols: int, ticks: int, seed: int) -> Ticks:
     """(symbol, time, price): each symbol about once a second, volatility 20 % a year at 100.00."""
     rng, each = np.random.default_rng(seed), max(1, ticks // symbols)
     times = START_MS + np.cumsum(rng.exponential(1_000.0, (symbols, each)), axis=1).astype(np.int64)
     return np.repeat(np.arange(symbols), each), times.ravel(), _walk(rng, symbols, each)
 
 
-def grid_ticks(symbols: int, ticks: int, seed: int) -> tuple[NDArray[np.int64], ...]:
+def grid_ticks(symbols: int, ticks: int, seed: int) -> Ticks:
     """The same on the exact second."""
     rng, each = np.random.default_rng(seed), max(1, ticks // symbols)
     times = START_MS + np.tile(np.arange(each, dtype=np.int64) * 1_000, symbols)
@@ -97,16 +101,17 @@ def grid_ticks(symbols: int, ticks: int, seed: int) -> tuple[NDArray[np.int64], 
 
 def _walk(rng: np.random.Generator, symbols: int, each: int) -> NDArray[np.int64]:
     steps = rng.normal(0.0, 0.2 / _SECONDS_A_YEAR**0.5, (symbols, each))
-    return np.rint(10_000 * np.exp(np.cumsum(steps, axis=1))).astype(np.int64).ravel()
+    prices: NDArray[np.int64] = np.rint(10_000 * np.exp(np.cumsum(steps, axis=1))).astype(np.int64).ravel()
+    return prices
 
 
-def minute_file_ticks(path: Path) -> tuple[NDArray[np.int64], ...]:
+def minute_file_ticks(path: Path) -> Ticks:
     """The closes of a CSV file of minutes (Date as month/day/year hour:minute, Close), one symbol."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     moments = [datetime.strptime(row["Date"], "%m/%d/%Y %H:%M").replace(tzinfo=UTC) for row in rows]
     times = np.array([round(moment.timestamp()) * 1_000 for moment in moments], np.int64)
-    prices = np.array([round(float(row["Close"]) * 100) for row in rows], np.int64)
+    prices = np.array([round(Decimal(row["Close"]) * 100) for row in rows], np.int64)
     return np.zeros(len(rows), np.int64), times, prices
 
 

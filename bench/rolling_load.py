@@ -101,7 +101,8 @@ class BucketFrames:
         """A frame that holds only a marker."""
         frame = self._frame()
         frame.controls.add().marker.marker_id = marker_id
-        return frame.SerializeToString()
+        record: bytes = frame.SerializeToString()
+        return record
 
     def _stretch(self, first_minute: int, minutes: int, rows: int) -> Iterator[tuple[bytes, int, int]]:
         """Chunks of whole minutes, so that memory stays small; frames end where chunks do."""

@@ -229,7 +229,8 @@ class History:
         # what was read ahead is later than the target, and what follows is no earlier than that
         newest_ms = np.where(walk.ahead_ms[todo] < NEVER, walk.ahead_ms[todo], 0).max(axis=1)
         walk.block[todo], walk.next_ms[todo] = block, np.maximum(bound_ms, newest_ms)
-        return todo[~stays & (walk.next_ms[todo] <= walk.target_ms[todo])]
+        left: NDArray[np.intp] = todo[~stays & (walk.next_ms[todo] <= walk.target_ms[todo])]
+        return left
 
     def _next_of(self, number: int, slot: Int64s) -> tuple[Int64s, Int64s]:
         """Per slot the next block after `number` that holds it, and a lower bound of its first time there."""
