@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+import structlog
+
 from finalizer.failpoints import Failpoint, survive
 from ports.clock import Clock
 
@@ -17,6 +19,8 @@ PAGE_ROWS: Final = 5_000
 PAGE_REST_MS: Final = 1_000
 PASS_REST_MS: Final = 600_000
 DAY_MS: Final = 86_400_000
+
+log = structlog.get_logger()
 
 Keep = Callable[[Sequence[Any]], None]
 
@@ -39,6 +43,7 @@ class _Walk:
     after: int = 0
     due_ms: int = 0
     dropped: int = 0
+    failed: int = 0
 
 
 class Retention:
@@ -69,7 +74,13 @@ class Retention:
         if walk.days is None or now_ms < walk.due_ms:
             return
         before_ms = self._clock.wall_ms() - round(walk.days * DAY_MS)
-        until, dropped = drop(walk.after, PAGE_ROWS, before_ms)
+        try:
+            until, dropped = drop(walk.after, PAGE_ROWS, before_ms)
+        except OSError as error:  # expiry lives in the same process, and doesn't wait for a disk
+            walk.failed += 1
+            walk.due_ms = now_ms + PASS_REST_MS
+            log.error("retention", rows=walk.name, error=str(error), remedy="make room for ALERTS_RETENTION_FOLDER")
+            return
         self._fail(f"{walk.name}: committed")
         walk.dropped += dropped
         walk.after = until or 0
@@ -83,6 +94,10 @@ class Retention:
         self._fail("alerts: kept, before commit")
 
     def detail(self) -> dict[str, Any]:
-        return {"alerts_dropped": self._alerts.dropped, "commands_dropped": self._commands.dropped}
+        return {
+            "alerts_dropped": self._alerts.dropped,
+            "commands_dropped": self._commands.dropped,
+            "retention_failures": self._alerts.failed + self._commands.failed,
+        }
 
     def close(self) -> None: ...

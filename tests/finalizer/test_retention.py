@@ -88,7 +88,7 @@ def test_ended_alerts_go_into_the_archive_with_all_that_is_theirs(
     assert triggered["trigger"]["trigger_id"].startswith("trg_")
     assert [d["status"] for d in triggered["deliveries"]] == ["DELIVERED"]
     assert (cancelled["alert"]["status"], cancelled["trigger"], cancelled["deliveries"]) == ("CANCELLED", None, [])
-    assert service.detail() == {"alerts_dropped": 2, "commands_dropped": 0}
+    assert service.detail() == {"alerts_dropped": 2, "commands_dropped": 0, "retention_failures": 0}
 
 
 @pytest.mark.parametrize(
@@ -135,6 +135,17 @@ def test_who_dies_behind_the_archive_writes_it_again_and_loses_nothing(
     assert left(world) == {ended["active"]}
     numbers = [row["alert"]["alert_id"] for row in read(tmp_path)]
     assert sorted(numbers) == sorted([ended["triggered"], ended["cancelled"]] * 2)
+
+
+def test_a_full_disk_drops_nothing_and_stops_nobody(world: World, clock: SettableClock, ended: dict[str, int]) -> None:
+    def full(_: Sequence[Any]) -> None:
+        raise OSError(28, "No space left on device")
+
+    service = retention(world, clock, full)
+    service.step()
+    service.step()
+    assert left(world) == set(ended.values())
+    assert service.detail()["retention_failures"] == 1, "it is tried again later, not at once"
 
 
 def test_published_commands_go_and_waiting_ones_stay(world: World, clock: SettableClock, ended: dict[str, int]) -> None:
