@@ -17,6 +17,15 @@ CONSTRAINTS = """
                    JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = k.number ORDER BY k.place) AS columns
       FROM pg_constraint c WHERE c.connamespace = current_schema::regnamespace AND c.contype IN ('p', 'u', 'f')
      ORDER BY c.contype, c.conname"""
+# A unique index that leaves out rows without one of its own columns is a key like any other: NULLs are never equal.
+UNIQUE_INDEXES = """
+    SELECT i.indrelid::regclass::text AS table_name, columns
+      FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid,
+           LATERAL (SELECT array_agg(a.attname::text ORDER BY a.attnum) AS columns
+                      FROM pg_attribute a WHERE a.attrelid = i.indexrelid) k
+     WHERE c.relnamespace = current_schema::regnamespace AND i.indisunique
+       AND pg_get_expr(i.indpred, i.indrelid) IN (SELECT format('(%I IS NOT NULL)', name) FROM unnest(columns) n (name))
+     ORDER BY c.relname"""
 
 
 def rows(pool: Pool, statement: str) -> list[dict[str, Any]]:
@@ -64,6 +73,8 @@ def test_every_key_and_reference_is_there(suite_pool: Pool) -> None:
             references.setdefault(row["table_name"], {})[row["columns"][0]] = row["parent"]
         else:
             keys.setdefault(row["table_name"], []).append(tuple(row["columns"]))
+    for row in rows(suite_pool, UNIQUE_INDEXES):
+        keys.setdefault(row["table_name"], []).append(tuple(row["columns"]))
     tables = Schema().tables()
     assert {name: [key.columns for key in table.keys] for name, table in tables.items()} == keys
     made = {name: {column: parent.name for column, parent in table.references} for name, table in tables.items()}
