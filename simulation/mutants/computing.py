@@ -43,7 +43,7 @@ def _in_floats(right: Any) -> Any:
 
 
 def _strict_edge(right: Any) -> Any:
-    return lambda self, slot, time_ms, ends: right(self, slot, time_ms - 1, ends)
+    return lambda self, slot, time_ms, *rest: right(self, slot, time_ms - 1, *rest)
 
 
 def _any_age(right: Any) -> Any:
@@ -71,8 +71,8 @@ def _undefined_is_zero(right: Any) -> Any:
 def _newest_reference(right: Any) -> Any:
     """The reference is the last price before the window's end, not its beginning: windows are a second short."""
 
-    def references(self: Any, slot: Any, time_ms: Any, ends: Any) -> Any:
-        return right(self, slot, time_ms + 1_000, ends)
+    def references(self: Any, slot: Any, time_ms: Any, *rest: Any) -> Any:
+        return right(self, slot, time_ms + 1_000, *rest)
 
     return references
 
