@@ -93,8 +93,8 @@ class Scheduler:
             raise KilledError
         if task.greenlet:
             self._enter(task, KilledError())
-        else:
-            self.tasks.remove(task)  # never began
+        elif task in self.tasks:  # it never began; two faults in one turn may strike it
+            self.tasks.remove(task)
 
     def note(self, what: str, task: Task | None = None) -> None:
         """Into the history."""
